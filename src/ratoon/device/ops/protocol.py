@@ -1,0 +1,216 @@
+"""`Ops`: the arithmetic that the decoder is written in. Two implementations: `reference` (NumPy) and `native` (C++).
+
+The seam lies at whole blocks (attention, feed-forward), so that an implementation may fuse what happens inside
+and a step costs two calls per layer. Weights are handed over once, when a block is built; a step's tables once, by
+`begin`. Row rule: a row of every result depends on that row's own inputs alone, through a fixed order of
+operations; not on the other rows, their number, the number of threads, nor where a chunk was cut.
+
+One thread at a time may call an `Ops` object.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratoon.checkpoint.tensor import RawTensor
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """Where the rows of one step stand. n rows (tokens) of s sequences, g cache groups.
+
+    `positions` int32 [n]. Sequence i has rows `cu_seqlens[i]:cu_seqlens[i + 1]` (int32 [s + 1]), at consecutive positions.
+    `block_tables[group]` int32 [s, width]: block ids in logical order, padded with 0; entries behind a window may be 0.
+    `write_slots[group]` int64 [n]: block id * block size + offset where the row's K and V go; -1 writes nothing.
+    """
+
+    positions: Ints
+    cu_seqlens: Ints
+    block_tables: tuple[Ints, ...]
+    write_slots: tuple[NDArray[np.int64], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """Bytes of the pool: `num_blocks` pages, each one block of `block_size` positions over the `num_slots` layers of a group.
+
+    A page holds, slot after slot, K then V of all KV heads. The order inside is the implementation's own.
+    """
+
+    num_blocks: int
+    block_size: int
+    num_slots: int
+    num_kv_heads: int
+    head_dim: int
+    dtype: str = "f16"  # or "f32"
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of one page."""
+        itemsize = 2 if self.dtype == "f16" else 4
+        return 2 * self.num_slots * self.num_kv_heads * self.head_dim * self.block_size * itemsize
+
+
+class KVPages(Protocol):
+    """The pool's memory. Page 0 belongs to the null block and is never read."""
+
+    @property
+    def layout(self) -> KVLayout:
+        """What it was made for."""
+        ...
+
+    @property
+    def pages(self) -> NDArray[np.uint8]:
+        """Return the memory itself, [num_blocks, page_bytes]; a block is copied, saved or sent as one row."""
+        ...
+
+
+class Step(Protocol):
+    """A step's inputs as the implementation keeps them; valid until the next `begin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Tables of one rotary embedding: cos and sin float32 [max_context, dim / 2]."""
+
+    cos: Floats
+    sin: Floats
+    interleaved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionWeights:
+    """Everything of one attention block. `qkv` lists the tensors whose rows are q heads, k heads, v heads, in that order."""
+
+    norm: Floats
+    qkv: tuple[RawTensor, ...]
+    qkv_bias: Floats | None
+    q_norm: Floats | None
+    k_norm: Floats | None
+    out: RawTensor
+    post_norm: Floats | None
+    eps: float
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    softcap: float
+    window: int | None
+    rope: Rope
+    group: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForwardWeights:
+    """Everything of one feed-forward block: x += [post_norm] down(act(gate(h)) * up(h)), h = norm(x)."""
+
+    norm: Floats
+    gate: RawTensor
+    up: RawTensor
+    down: RawTensor
+    post_norm: Floats | None
+    eps: float
+    activation: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeadWeights:
+    """Final norm and output projection, with an optional soft cap (0 is off)."""
+
+    norm: Floats
+    out: RawTensor
+    eps: float
+    softcap: float
+
+
+class AttentionBlock(Protocol):
+    """One layer's attention."""
+
+    def __call__(self, x: Floats, step: Step) -> None:
+        """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
+        ...
+
+
+class FeedForwardBlock(Protocol):
+    """One layer's feed-forward network."""
+
+    def __call__(self, x: Floats) -> None:
+        """Add the block's output to `x` [n, hidden] in place."""
+        ...
+
+
+class Head(Protocol):
+    """The output projection."""
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return logits [m, vocab] of the rows `x` [m, hidden]."""
+        ...
+
+
+class Embedding(Protocol):
+    """The token table."""
+
+    def __call__(self, token_ids: Ints) -> Floats:
+        """Return float32 [n, hidden] rows, scaled. Freshly allocated; the decoder works on it in place."""
+        ...
+
+
+class Linear(Protocol):
+    """A bare matrix product, for tests and for projections outside the blocks."""
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return x [n, in] times the transposed weight: [n, out]."""
+        ...
+
+
+class Ops(Protocol):
+    """A family of kernels."""
+
+    @property
+    def name(self) -> str:
+        """What runs, for people: `reference`, `native (AVX2, 2 threads)`."""
+        ...
+
+    @property
+    def numerics(self) -> str:
+        """Version of the arithmetic. Part of the model fingerprint: KV made under another one is not the same KV."""
+        ...
+
+    def supports(self, dtype: str) -> bool:
+        """Whether linear weights of this storage can be packed."""
+        ...
+
+    def linear(self, tensors: Sequence[RawTensor]) -> Linear:
+        """Pack weights whose rows are the tensors' rows one after the other."""
+        ...
+
+    def embedding(self, tensor: RawTensor, scale: float) -> Embedding:
+        """Make a token table; rows are expanded as they are looked up."""
+        ...
+
+    def attention(self, weights: AttentionWeights, pages: KVPages) -> AttentionBlock:
+        """Build one attention block over a pool."""
+        ...
+
+    def feed_forward(self, weights: FeedForwardWeights) -> FeedForwardBlock:
+        """Build one feed-forward block."""
+        ...
+
+    def head(self, weights: HeadWeights) -> Head:
+        """Build the output projection."""
+        ...
+
+    def pages(self, layout: KVLayout) -> KVPages:
+        """Allocate a pool, zeroed lazily by the operating system."""
+        ...
+
+    def begin(self, inputs: StepInputs) -> Step:
+        """Take a step's inputs, once for all layers."""
+        ...

@@ -1,0 +1,109 @@
+"""The waist between deciding and computing.
+
+The scheduler makes a `StepPlan`, a `Runner` turns it into a `StepResult`, the scheduler applies the
+result. Nothing else crosses: no request objects downwards, no arrays upwards. Everything here is frozen
+and made of plain integers, floats and tuples, so a plan can be logged, compared, replayed, or executed by
+a simulator.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ratoon.request.sampling_params import SamplingParams
+
+BlockTables = tuple[tuple[int, ...], ...]
+"""One tuple of block ids per cache group, in logical order; 0 is the null block."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSpec:
+    """How to choose the token after a chunk.
+
+    `num_generated` counts the request's output tokens so far; with the seed it fixes the random number,
+    so the same seed gives the same output whatever else runs. `prompt_token_ids` and `output_token_ids`
+    are filled only where the parameters need the history (penalties); else they are empty.
+    `banned_token_ids` may not be chosen (stop tokens before `min_tokens`).
+    """
+
+    params: SamplingParams
+    seed: int
+    num_generated: int
+    prompt_token_ids: tuple[int, ...] = ()
+    output_token_ids: tuple[int, ...] = ()
+    banned_token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledChunk:
+    """The tokens of one request computed in one step.
+
+    `token_ids[i]` stands at position `first_position + i`. Positions below `write_from` are run for their
+    logits only and write no KV (the full hit: its last token's KV is committed already).
+    The last `num_drafts` tokens are guesses to be verified. `block_tables` covers every position up to the
+    chunk's last one; an unchanged table is the same tuple object as in the step before, so that a
+    runner may keep what it derived from it.
+    `sample` is None while the chunk ends before the request's last known token.
+    `prompt_logprobs` asks for that many best log-probabilities at each position of the chunk.
+    """
+
+    request_id: int
+    token_ids: tuple[int, ...]
+    first_position: int
+    write_from: int
+    block_tables: BlockTables
+    sample: SampleSpec | None = None
+    num_drafts: int = 0
+    prompt_logprobs: int | None = None
+    prompt_targets: tuple[int, ...] = ()
+    """With `prompt_logprobs`: the prompt token that follows each position of the chunk, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What one forward pass computes. K/V of all chunks is written before any attention of the same layer reads."""
+
+    step_id: int
+    chunks: tuple[ScheduledChunk, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens run in this step, over all chunks."""
+        return sum(len(chunk.token_ids) for chunk in self.chunks)
+
+
+Logprobs = tuple[tuple[int, float], ...]
+"""Token ids with natural-log probabilities, best first; the chosen or actual token comes last if it is not among the best."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkResult:
+    """What a step found for one chunk.
+
+    `token_ids` are the newly known tokens: accepted drafts and one sampled token; empty where the chunk did not sample.
+    `logprobs` has one entry per new token if asked for; `prompt_logprobs` one per entry of `prompt_targets`.
+    """
+
+    request_id: int
+    token_ids: tuple[int, ...] = ()
+    num_accepted_drafts: int = 0
+    logprobs: tuple[Logprobs, ...] = ()
+    prompt_logprobs: tuple[Logprobs, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The results of a plan's chunks, in the plan's order."""
+
+    step_id: int
+    chunks: tuple[ChunkResult, ...]
+
+
+class Runner(Protocol):
+    """Executes plans. One plan at a time, from one thread."""
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Write the K/V of every chunk and sample where asked.
+
+        Raises on failure; the KV of the plan's tokens is then undefined and must not be committed.
+        """
+        ...
