@@ -83,3 +83,7 @@ class PullError(RatoonError):
 
 class EngineError(RatoonError):
     """A step failed; the requests in it are lost, the engine goes on."""
+
+
+class LabError(RatoonError):
+    """An experiment could not be run, or its run folder could not be read."""

@@ -1,22 +1,223 @@
-"""SEAM SKETCH of the cache's face (to be implemented in this file): what the scheduler and `ratoon cache` call.
+"""`CacheManager`: the face of the cache, and the order in which its parts act.
 
-    CacheManager(groups: tuple[CacheGroupSpec, ...], *, num_blocks, block_size, share_in_flight=True,
-                 enable_prefix_caching=True, eviction=LRU)
-      .match(chain, num_tokens) -> Match            pure
-      .reserve(request_id, chain, num_tokens, match=None) -> bool
-            all or nothing. First call of an id: takes the match's hits (ref + 1, out of the free queue), then new
-            blocks so that positions < num_tokens have a slot in every group. Later calls grow; a later call with a longer
-            match (in-flight re-match) swaps not yet computed blocks for the committed ones. False: nothing changed.
-      .announce(request_id, num_tokens)             this step will compute positions < num_tokens; with share_in_flight, other
-                                                    requests planned after it in the same step may match these blocks
-      .commit(request_id, num_computed)             the step succeeded: newly full blocks enter the index; blocks behind a window go
-      .abandon()                                    the step failed: everything announced is forgotten together
-      .release(request_id)
-      .block_tables(request_id) -> BlockTables      same tuple object until it changes
-      .num_cached / .num_free_blocks / .usable_blocks / .blocks_for(num_tokens) ...
-      .reset() -> ResetReport                       epoch + 1, number of dropped blocks
-      .take_events() -> tuple[CacheEvent, ...]      BlockStored / BlockEvicted / CacheReset since the last call
-      .stats                                        cumulative counters (queries/hits in tokens, preempted re-hits apart, evictions, collisions)
-
-    Match(num_cached_tokens, num_blocks, block_ids per group, is_full_hit, limited_by: group index | None)
+While a step is planned, the scheduler calls `match`, `reserve` and `announce` for one request after another; when the step
+has succeeded, `commit` for each of them; when it failed, `abandon` once. `release` ends a request's stay, preemption
+included. The manager is used from one thread and knows a request only by its number and its hash chain.
 """
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
+from ratoon.cache.events import CacheEvent, CacheReset, EventLog
+from ratoon.cache.group import CacheGroup
+from ratoon.cache.in_flight import InFlight
+from ratoon.cache.match import BlockTables, Match, Matcher
+from ratoon.cache.pool import NULL_BLOCK, BlockPool
+from ratoon.cache.request_blocks import RequestBlocks
+from ratoon.cache.stats import CacheStats
+from ratoon.errors import InvalidParameterError
+from ratoon.identity.hash_chain import HashChain
+from ratoon.spec.cache_group import CacheGroupSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ResetReport:
+    """`num_dropped_blocks` had a key, in use or idle, and have none now."""
+
+    epoch: int
+    num_dropped_blocks: int
+
+
+class CacheManager:
+    """All blocks, keys and tables. Sole writer of the tables, the epoch and the counter of resets.
+
+    `groups` share one pool of `num_blocks` block ids, of which id 0 is the null block. `share_in_flight` lets requests of one
+    step share what that step computes; without `enable_prefix_caching` nothing is keyed or matched.
+    With `record_events`, events are kept until `take_events` is called. Raises `InvalidParameterError`.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[CacheGroupSpec],
+        *,
+        num_blocks: int,
+        block_size: int,
+        share_in_flight: bool = True,
+        enable_prefix_caching: bool = True,
+        eviction: Callable[[], EvictionPolicy] = LeastRecentlyUsed,
+        record_events: bool = False,
+    ) -> None:
+        _check_geometry(groups, num_blocks, block_size)
+        self.block_size = block_size
+        self.groups = tuple(CacheGroup(spec, block_size) for spec in groups)
+        self.epoch = 0
+        self.stats = CacheStats()
+        self.events = EventLog(recording=record_events)
+        self.pool = BlockPool(num_blocks, len(groups), eviction(), self.stats, self.events)
+        self.in_flight = InFlight(len(groups))
+        self.requests: dict[int, RequestBlocks] = {}
+        self.is_caching = enable_prefix_caching
+        self._is_sharing = enable_prefix_caching and share_in_flight
+        self._matcher = Matcher(self.groups, block_size, self.pool, self.in_flight, self.stats)
+        self._sliding = [g for g, group in enumerate(self.groups) if group.window is not None]
+
+    @property
+    def usable_blocks(self) -> int:
+        """Blocks that all requests together can hold: all but the null block."""
+        return self.pool.num_blocks - 1
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks that can be handed out now, idle ones included."""
+        return self.pool.num_free
+
+    def blocks_for(self, num_tokens: int, max_chunk: int | None = None) -> int:
+        """Return how many blocks a request that grows to `num_tokens` holds at most, over all groups.
+
+        `max_chunk` is the greatest number of tokens that it reserves ahead of what it has computed, None if it reserves
+        everything at once. A request fits into an otherwise empty cache if this is at most `usable_blocks`.
+        """
+        chunk = num_tokens if max_chunk is None else min(max_chunk, num_tokens)
+        return sum(group.max_blocks(num_tokens, chunk) for group in self.groups)
+
+    def match(self, chain: HashChain, num_tokens: int) -> Match:
+        """Find the longest prefix of the first `num_tokens` known tokens that is there in every group; pure.
+
+        Committed blocks are found, and those announced for the step being planned. The tokens of every block are compared
+        with the request's; a difference is counted and logged as a collision and taken for a miss. At most
+        `num_tokens` - 1 tokens count as cached.
+        """
+        assert 0 < num_tokens <= chain.num_tokens, "only known tokens can be matched"
+        assert chain.block_size == self.block_size, "chain and cache cut the tokens alike"
+        return self._matcher.find(chain, num_tokens, num_tokens // self.block_size if self.is_caching else 0)
+
+    def reserve(
+        self, request_id: int, chain: HashChain, num_tokens: int, match: Match | None = None, *, keep_free: int = 0
+    ) -> bool:
+        """Give the request a slot for each position below `num_tokens` in every group, or change nothing and return False.
+
+        The first call for an id admits it: it takes the blocks of `match`, then new ones, group by group. Later calls grow
+        it. A later call whose match has more blocks than the request has filled exchanges its unfilled blocks for
+        the match's. False means that fewer than `keep_free` blocks would be left over.
+        """
+        request = self.requests.get(request_id) or RequestBlocks(chain, self.epoch, len(self.groups))
+        assert request.chain is chain, "a request has one chain for as long as it holds blocks"
+        assert not request.is_lost, "after a failed step, a request that built on it can only be released"
+        num_wanted = -(-num_tokens // self.block_size)
+        if match is not None and match.num_blocks > request.num_filled:
+            admitted = self._take(request_id, request, match, num_wanted, keep_free)
+        else:
+            admitted = self._grow(request, num_wanted, keep_free)
+        if admitted:
+            self.requests[request_id] = request
+        return admitted
+
+    def block_tables(self, request_id: int) -> BlockTables:
+        """Return the request's tables; the same object until they change."""
+        return self._request(request_id).tables()
+
+    def announce(self, request_id: int, num_tokens: int) -> None:
+        """Say that the step being planned computes the request's positions below `num_tokens`.
+
+        Until `commit` or `abandon`, the full blocks of known tokens among them are found by `match`. Does nothing where
+        sharing in flight is off. A request with announced blocks must not be released before one of the two.
+        """
+        request = self._request(request_id)
+        if not self._is_sharing or request.epoch != self.epoch:
+            return
+        chain = request.chain
+        new = slice(request.num_filled, min(num_tokens // self.block_size, len(chain.block_hashes)))
+        if new.start < new.stop:
+            for g, ids in enumerate(request.ids):
+                self.in_flight.announce(request_id, g, ids[new], chain.block_hashes[new], chain.block_tokens[new])
+
+    def commit(self, request_id: int, num_computed: int) -> None:
+        """Record that KV of all positions below `num_computed` is written, by a step that succeeded.
+
+        Newly full blocks are keyed, unless the cache was reset since the request was admitted. Blocks that the next
+        position does not see any more are let go and keep their keys.
+        """
+        request = self._request(request_id)
+        chain = request.chain
+        assert not request.is_lost, "a failed step is not committed"
+        assert request.num_computed <= num_computed <= chain.num_tokens, "known tokens are computed, in order"
+        self.in_flight.settle(request_id)
+        new = slice(request.num_filled, num_computed // self.block_size)
+        if new.start < new.stop:
+            if self.is_caching and request.epoch == self.epoch:
+                for g, ids in enumerate(request.ids):
+                    self.pool.store(g, ids[new], chain.block_hashes[new], chain.block_tokens[new])
+            request.num_filled = new.stop
+        request.num_computed = num_computed
+        for g in self._sliding:
+            self._let_go_behind(request, g)
+
+    def abandon(self) -> None:
+        """Record that the step failed: nothing it announced is found any more.
+
+        Requests that took announced blocks hold blocks that were never computed, and can only be released.
+        """
+        for request_id in self.in_flight.abandon():
+            self.requests[request_id].is_lost = True
+
+    def release(self, request_id: int) -> None:
+        """Let go of all blocks of a request; raises `KeyError` if it holds none.
+
+        Unfilled blocks go back the way they came, so that an admission which computed nothing leaves the queue as it was.
+        Filled ones go deepest first, and at each depth in all groups, because a hit needs all groups.
+        """
+        request = self._request(request_id)
+        assert not self.in_flight.has_announced(request_id), "commit or abandon comes before release"
+        self.in_flight.settle(request_id)
+        del self.requests[request_id]
+        filled = request.num_filled
+        for ids in reversed(request.ids):
+            self.pool.release(ids[: filled - 1 if filled else None : -1])
+        rows = zip(*(reversed(ids[:filled]) for ids in request.ids), strict=True)
+        self.pool.release([block_id for row in rows for block_id in row if block_id])
+
+    def reset(self) -> ResetReport:
+        """Drop every key. Running requests keep their blocks, but these are never keyed or matched again."""
+        self.epoch += 1
+        self.in_flight.withdraw_all()
+        report = ResetReport(self.epoch, self.pool.drop_all_keys())
+        self.stats.num_resets += 1
+        self.events.add(CacheReset(report.epoch, report.num_dropped_blocks))
+        return report
+
+    def take_events(self) -> tuple[CacheEvent, ...]:
+        """Return what happened to keys since the last call, in order; nothing unless events are recorded."""
+        return self.events.take()
+
+    def _request(self, request_id: int) -> RequestBlocks:
+        try:
+            return self.requests[request_id]
+        except KeyError:
+            raise KeyError(f"request {request_id} holds no blocks") from None
+
+    def _grow(self, request: RequestBlocks, num_wanted: int, keep_free: int) -> bool:
+        num_new = num_wanted - request.num_blocks
+        if num_new <= 0:
+            return True
+        if self.pool.num_free - num_new * len(self.groups) < keep_free:
+            return False
+        for ids in request.ids:
+            ids += self.pool.allocate(num_new)
+        request.touch()
+        return True
+
+    def _take(
+        self, request_id: int, request: RequestBlocks, match: Match, num_wanted: int, keep_free: int
+    ) -> bool:
+        """Exchange unfilled blocks for hits, let go what the later position does not see, and grow."""
+        pool = self.pool
+        assert match.as_of == pool.num_dropped_keys + self.in_flight.num_abandoned, "the match is out of date"
+        new = slice(request.num_filled, match.num_blocks)
+        hits = [ids[new] for ids in match.block_ids]
+        pinned = [block_id for ids in hits for block_id in ids if block_id]
+        num_new = max(0, num_wanted - max(match.num_blocks, request.num_blocks))
+        
+        let_go = [block_id for ids in request.ids for block_id in ids[new]]
+        num_left = pool.num_free - pool.count_refs(pinned, 0) + pool.count_refs(let_go, 1) - num_new * len(self.groups)
+        ...

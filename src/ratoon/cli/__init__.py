@@ -1,0 +1,1 @@
+"""The `ratoon` command line: one file per command, `main.py` finds them."""

@@ -1,0 +1,1 @@
+"""The arithmetic: everything that touches arrays and the native library."""

@@ -1,4 +1,4 @@
-"""Why a request ended, and what it used."""
+"""Why a request ended, what it used, and when."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,3 +25,28 @@ class Usage:
     def computed_tokens(self) -> int:
         """Prompt tokens that were run through the model."""
         return self.prompt_tokens - self.cached_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Moments of one request in seconds, all on the engine's clock; None for what never happened."""
+
+    arrival_s: float
+    finished_s: float
+    first_scheduled_s: float | None = None
+    first_token_s: float | None = None
+
+    @property
+    def queue_s(self) -> float | None:
+        """Seconds from arrival until the first tokens were scheduled."""
+        return None if self.first_scheduled_s is None else self.first_scheduled_s - self.arrival_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds from arrival to the first output token."""
+        return None if self.first_token_s is None else self.first_token_s - self.arrival_s
+
+    @property
+    def e2e_s(self) -> float:
+        """Seconds from arrival to the end."""
+        return self.finished_s - self.arrival_s

@@ -1,0 +1,1 @@
+"""The decoder: one transformer with switches, and where its weights lie in a checkpoint."""

@@ -1,0 +1,1 @@
+"""Turns step plans into step results."""

@@ -1,0 +1,34 @@
+# Everything lives in .venv/ at the top of the repo. `make demo` and `make test` need Python 3.11+, make and g++.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint serve clean
+
+demo: .venv/installed
+	$(BIN)/ratoon pull smollm2
+	$(BIN)/ratoon demo
+
+test: .venv/installed-dev
+	$(BIN)/ratoon pull smollm2
+	$(BIN)/pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build
+
+.venv/bin/pip:
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Ratoon needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/pip pyproject.toml CMakeLists.txt $(wildcard native/*)
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/installed-dev: .venv/bin/pip pyproject.toml CMakeLists.txt $(wildcard native/*)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch .venv/installed $@

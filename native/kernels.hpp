@@ -1,0 +1,128 @@
+// The seam between what a block computes and how its inner loops run: plain structs and one table of functions.
+//
+// gemm.cpp, attention.cpp and elementwise.cpp are compiled once per instruction set, each time into a namespace
+// of its own, and the table is chosen when the program starts. What they share with the rest lies in this header
+// and in panels.hpp; functions there are `static`, because of an inline function with external linkage the linker
+// keeps one copy for all, perhaps the one that needs AVX-512.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "panels.hpp"
+
+namespace ratoon {
+
+// Keys per pass of the attention's softmax. Part of the arithmetic: another number gives other bits.
+constexpr int kSpan = 128;
+// Keys (or columns of V) that are computed side by side.
+constexpr int kLanes = 16;
+// An attention unit holds about this many rows (queries times the heads that share a KV head).
+constexpr int kUnitRows = 48;
+
+// Rows quantised to int8 in groups of 32, in the order in which the product walks them: tiles of up to `height`
+// rows, and in a tile group after group. One group of a tile of h rows is
+//   int8 q[h][32], float scale[h], float sum[h], float half_sums[2][h], int32 shift[h]
+// where sum = scale * (q added up), half_sums are the same for the halves of the group, shift = -128 * (q added up).
+struct QuantTiles {
+    static constexpr std::int64_t kRowBytes = kGroup + 5 * 4;  // of one group
+
+    std::uint8_t* data;
+    std::int64_t rows;
+    std::int64_t groups;
+    std::int64_t height;
+};
+
+// The tile that starts at `first_row`: its rows, and where it lies.
+static inline std::int64_t tile_rows(const QuantTiles& tiles, std::int64_t first_row) {
+    return tiles.rows - first_row < tiles.height ? tiles.rows - first_row : tiles.height;
+}
+static inline std::uint8_t* tile_data(const QuantTiles& tiles, std::int64_t first_row) {
+    return tiles.data + first_row * tiles.groups * QuantTiles::kRowBytes;
+}
+
+// The input rows of a product, as floats, quantised, or both, whatever its weights ask for.
+struct Rows {
+    float* values;  // [rows][depth]
+    QuantTiles tiles;
+    std::int64_t depth;
+};
+
+enum class Activation { kSilu, kGeluTanh };
+
+// One row of attention: a token of a sequence, and which keys it sees.
+struct Query {
+    std::int32_t row;
+    std::int32_t sequence;
+    std::int32_t first_visible;
+    std::int32_t end;           // one past its own position
+    std::int64_t first_record;  // of its partial results, one per span; -1 where one unit sees all of its spans
+};
+
+// Queries whose block tables agree over some spans: the keys and values are read once for all of them.
+struct Unit {
+    std::int32_t first_query;
+    std::int32_t num_queries;
+    std::int32_t first_span;
+    std::int32_t end_span;
+};
+
+// Everything about one attention call that its units have in common.
+struct AttentionCall {
+    int num_heads;
+    int num_kv_heads;
+    int head_dim;
+    int block_size;
+    bool half;            // K and V are float16
+    float softcap;        // 0 is off; else scores are cap * tanh(score / cap), with 1 / cap already in the queries
+    std::uint8_t* pages;  // page of block b at pages + b * page_bytes; first K [kv_head][dim][offset], then V [kv_head][offset][dim]
+    std::int64_t page_bytes;
+    const float* queries;  // [row][head][dim], scaled such that scores are exponents of 2
+    const Query* query;
+    const std::int32_t* tables;
+    std::int64_t table_width;
+    float* out;             // [row][head][dim]
+    float* record_values;   // [record][head][dim]
+    float* record_weights;  // [record][head][2]: largest score, sum of weights
+};
+
+struct Kernels {
+    const char* name;
+    int tile_height;  // of QuantTiles
+
+    // RMS norm of n numbers.
+    void (*normalise)(const float* x, const float* weight, float eps, std::int64_t n, float* out);
+    // Put one row of floats into the tiles.
+    void (*quantise)(const float* x, std::int64_t row, const QuantTiles& tiles);
+    // out[r][c] = (or +=) the product of rows [first_row, end_row) with panels [first_panel, end_panel), which belong to one unit;
+    // `out` points at the first row and column. The first row starts a tile.
+    void (*product)(const Panels& weights, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
+                    std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride, bool add);
+    // out = activation(gate) * up, n a multiple of 16.
+    void (*activate)(Activation activation, const float* gate, const float* up, std::int64_t n, float* out);
+    // x = cap * tanh(x / cap)
+    void (*softcap)(float* x, std::int64_t n, float cap);
+
+    // Store a head's key and value in its page.
+    void (*store_key)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* key);
+    void (*store_value)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* value);
+    // Attend one unit to one KV head.
+    std::int64_t (*attend_scratch_bytes)(const AttentionCall& call);
+    void (*attend)(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8_t* scratch);
+    // Merge the records of one query in the order of its spans.
+    void (*merge)(const AttentionCall& call, const Query& query, int head);
+};
+
+namespace portable {
+extern const Kernels kernels;
+}
+#ifdef RATOON_X86
+namespace avx2 {
+extern const Kernels kernels;
+}
+namespace avx512 {
+extern const Kernels kernels;
+}
+#endif
+
+}  // namespace ratoon

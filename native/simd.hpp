@@ -1,0 +1,54 @@
+// The vectors of the instruction set that this translation unit is compiled for (RATOON_ISA, set by CMake), and
+// what is written in terms of them. Sixteen lanes everywhere, so that sums over lanes have one order on every machine.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels.hpp"
+
+#define INLINE [[gnu::always_inline]] inline
+
+#define RATOON_SIMD_portable "simd_portable.hpp"
+#define RATOON_SIMD_avx2 "simd_avx2.hpp"
+#define RATOON_SIMD_avx512 "simd_avx512.hpp"
+#define RATOON_JOIN(a, b) a##b
+#define RATOON_SIMD(isa) RATOON_JOIN(RATOON_SIMD_, isa)
+#include RATOON_SIMD(RATOON_ISA)
+
+namespace ratoon::RATOON_ISA {
+
+INLINE Vec zero() { return set1(0.0f); }
+
+// 2^x for x up to 127; exactly 0 below -125 and exactly 1 at 0. The polynomial's relative error is 2e-7.
+INLINE Vec exp2(Vec x) {
+    const Vec n = round(max(set1(-125.0f), x));
+    const Vec r = max(set1(-125.0f), x) - n;
+    Vec p = set1(1.326472721e-3f);
+    p = fma(p, r, set1(9.671512812e-3f));
+    p = fma(p, r, set1(5.550733745e-2f));
+    p = fma(p, r, set1(2.402224208e-1f));
+    p = fma(p, r, set1(6.931469776e-1f));
+    p = fma(p, r, set1(1.0f));
+    return zero_below(x, -125.0f, scale_by_power(p, n));
+}
+
+// 1 / (1 + e^-x)
+INLINE Vec sigmoid(Vec x) {
+    return set1(1.0f) / (set1(1.0f) + exp2(min(set1(126.0f), x * set1(-1.44269504f))));
+}
+
+INLINE Vec tanh(Vec x) { return fma(set1(2.0f), sigmoid(x + x), set1(-1.0f)); }
+
+// The first n of sixteen floats, zeros behind them.
+INLINE Vec load_first(const float* p, std::int64_t n) {
+    float lanes[16] = {};
+    for (std::int64_t i = 0; i < n; ++i) lanes[i] = p[i];
+    return load(lanes);
+}
+INLINE void store_first(float* p, std::int64_t n, Vec x) {
+    float lanes[16];
+    store(lanes, x);
+    for (std::int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+}
+
+}  // namespace ratoon::RATOON_ISA

@@ -1,0 +1,161 @@
+// Sixteen floats and sixty-four bytes with AVX2, FMA and F16C: pairs of 32-byte registers.
+#pragma once
+
+#include <immintrin.h>
+
+namespace ratoon::avx2 {
+
+constexpr const char* kName = "avx2";
+constexpr int kTileHeight = 4;  // rows of an integer tile: 16 registers hold no more
+constexpr int kFloatRows = 6;   // rows of a float tile
+
+// ---- sixteen floats
+
+struct Vec {
+    __m256 lo, hi;
+};
+
+INLINE Vec set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+INLINE Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+INLINE __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+INLINE Vec load(const Half* p) { return {_mm256_cvtph_ps(load16(p)), _mm256_cvtph_ps(load16(p + 8))}; }
+INLINE Vec load(const BFloat* p) {
+    const auto widen = [](const BFloat* q) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(q)), 16));
+    };
+    return {widen(p), widen(p + 8)};
+}
+INLINE Vec load(const std::uint8_t* p) {
+    const __m128i x = load16(p);
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(x, 8)))};
+}
+INLINE Vec load(const std::int8_t* p) {
+    const __m128i x = load16(p);
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
+}
+INLINE void store(float* p, Vec x) {
+    _mm256_storeu_ps(p, x.lo);
+    _mm256_storeu_ps(p + 8, x.hi);
+}
+INLINE void store(Half* p, Vec x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.lo, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(x.hi, _MM_FROUND_TO_NEAREST_INT));
+}
+
+INLINE Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+INLINE Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+INLINE Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+INLINE Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+INLINE Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+INLINE Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+INLINE Vec abs(Vec x) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return {_mm256_andnot_ps(sign, x.lo), _mm256_andnot_ps(sign, x.hi)};
+}
+
+INLINE float first(Vec x) { return _mm256_cvtss_f32(x.lo); }
+INLINE float sum(Vec x) {
+    const __m256 eight = _mm256_add_ps(x.lo, x.hi);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+INLINE float largest(Vec x) {
+    const __m256 eight = _mm256_max_ps(x.lo, x.hi);
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+
+// Lanes [begin, end) of x, minus infinity elsewhere.
+INLINE Vec keep_lanes(Vec x, int begin, int end) {
+    const __m256 nothing = _mm256_set1_ps(-__builtin_inff());
+    const auto keep = [&](__m256 v, __m256i lane) {
+        const __m256i inside = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(begin), lane),
+                                                   _mm256_cmpgt_epi32(_mm256_set1_epi32(end), lane));
+        return _mm256_blendv_ps(nothing, v, _mm256_castsi256_ps(inside));
+    };
+    return {keep(x.lo, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)), keep(x.hi, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))};
+}
+// Where x is less than the limit: 0; elsewhere y (also where x is not a number).
+INLINE Vec zero_below(Vec x, float limit, Vec y) {
+    const auto zero = [&](__m256 a, __m256 b) {
+        return _mm256_andnot_ps(_mm256_cmp_ps(a, _mm256_set1_ps(limit), _CMP_LT_OQ), b);
+    };
+    return {zero(x.lo, y.lo), zero(x.hi, y.hi)};
+}
+// y times 2 to the power of n; n whole and y * 2^n a normal number.
+INLINE Vec scale_by_power(Vec y, Vec n) {
+    const auto scale = [](__m256 a, __m256 b) {
+        return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_cvtps_epi32(b), 23)));
+    };
+    return {scale(y.lo, n.lo), scale(y.hi, n.hi)};
+}
+INLINE Vec round(Vec x) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(x.lo, kNearest), _mm256_round_ps(x.hi, kNearest)};
+}
+// Rounds to nearest even, stores, and returns the sum of what it stored.
+INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
+    const __m256i a = _mm256_cvtps_epi32(x.lo), b = _mm256_cvtps_epi32(x.hi);
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
+    const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+    const __m256i eight = _mm256_add_epi32(a, b);
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+}
+
+// ---- sixty-four bytes: four weights of sixteen columns
+
+struct Bytes {
+    __m256i lo, hi;
+};
+
+INLINE Bytes load_bytes(const std::uint8_t* p) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
+}
+INLINE Bytes keep_bits(Bytes x, char mask) {
+    const __m256i m = _mm256_set1_epi8(mask);
+    return {_mm256_and_si256(x.lo, m), _mm256_and_si256(x.hi, m)};
+}
+INLINE Bytes join(Bytes a, Bytes b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+// Shifts by kBits to the left, to the right if negative; bits cross from byte to byte and are masked by the caller.
+template <int kBits>
+INLINE Bytes shift(Bytes x) {
+    if constexpr (kBits >= 0) return {_mm256_slli_epi16(x.lo, kBits), _mm256_slli_epi16(x.hi, kBits)};
+    else return {_mm256_srli_epi16(x.lo, -kBits), _mm256_srli_epi16(x.hi, -kBits)};
+}
+
+// Dot products of one row with sixteen columns, four inputs per step, exact in integers. The instruction multiplies
+// unsigned by signed bytes and adds pairs in 16 bits; kRun such pair sums of kBits-wide weights fit before they must be widened.
+template <int kBits>
+struct Dot {
+    static constexpr int kRun = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+    Bytes pairs, sums;
+
+    template <int kStep, int kSteps>
+    INLINE void add(Bytes w, const std::int8_t* x, std::int32_t) {
+        std::int32_t four;
+        __builtin_memcpy(&four, x, 4);
+        const __m256i row = _mm256_set1_epi32(four);
+        const auto multiply = [&](__m256i v) {
+            // 8-bit weights are signed: their sign moves to the other factor.
+            if constexpr (kBits == 8) return _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(row, v));
+            else return _mm256_maddubs_epi16(v, row);
+        };
+        if constexpr (kStep % kRun == 0) pairs = {multiply(w.lo), multiply(w.hi)};
+        else pairs = {_mm256_add_epi16(pairs.lo, multiply(w.lo)), _mm256_add_epi16(pairs.hi, multiply(w.hi))};
+        if constexpr (kStep % kRun == kRun - 1 || kStep == kSteps - 1) {
+            const __m256i ones = _mm256_set1_epi16(1);
+            const Bytes wide = {_mm256_madd_epi16(pairs.lo, ones), _mm256_madd_epi16(pairs.hi, ones)};
+            if constexpr (kStep < kRun) sums = wide;
+            else sums = {_mm256_add_epi32(sums.lo, wide.lo), _mm256_add_epi32(sums.hi, wide.hi)};
+        }
+    }
+    INLINE Vec value() const { return {_mm256_cvtepi32_ps(sums.lo), _mm256_cvtepi32_ps(sums.hi)}; }
+};
+
+}  // namespace ratoon::avx2

@@ -1,0 +1,110 @@
+// Sixteen floats and sixty-four bytes with AVX-512 (F, BW, DQ, VL, VNNI): one register each.
+#pragma once
+
+#include <immintrin.h>
+
+namespace ratoon::avx512 {
+
+constexpr const char* kName = "avx512";
+constexpr int kTileHeight = 8;
+constexpr int kFloatRows = 6;
+
+// ---- sixteen floats
+
+struct Vec {
+    __m512 v;
+};
+
+INLINE Vec set1(float x) { return {_mm512_set1_ps(x)}; }
+INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+INLINE __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+INLINE __m256i load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+INLINE Vec load(const Half* p) { return {_mm512_cvtph_ps(load32(p))}; }
+INLINE Vec load(const BFloat* p) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load32(p)), 16))}; }
+INLINE Vec load(const std::uint8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16(p)))}; }
+INLINE Vec load(const std::int8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p)))}; }
+INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x.v); }
+INLINE void store(Half* p, Vec x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
+INLINE Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
+INLINE Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
+INLINE Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
+INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+INLINE Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
+INLINE Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
+INLINE Vec abs(Vec x) { return {_mm512_abs_ps(x.v)}; }
+
+INLINE float first(Vec x) { return _mm512_cvtss_f32(x.v); }
+INLINE float sum(Vec x) {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+INLINE float largest(Vec x) {
+    const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+
+// Lanes [begin, end) of x, minus infinity elsewhere.
+INLINE Vec keep_lanes(Vec x, int begin, int end) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __mmask16 inside = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(begin)) &
+                             _mm512_cmplt_epi32_mask(lane, _mm512_set1_epi32(end));
+    return {_mm512_mask_blend_ps(inside, _mm512_set1_ps(-__builtin_inff()), x.v)};
+}
+// Where x is less than the limit: 0; elsewhere y (also where x is not a number).
+INLINE Vec zero_below(Vec x, float limit, Vec y) {
+    return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(limit), _CMP_NLT_UQ), y.v)};
+}
+// y times 2 to the power of n; n whole and y * 2^n a normal number.
+INLINE Vec scale_by_power(Vec y, Vec n) {
+    return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(y.v), _mm512_slli_epi32(_mm512_cvtps_epi32(n.v), 23)))};
+}
+INLINE Vec round(Vec x) { return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+// Rounds to nearest even, stores, and returns the sum of what it stored.
+INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
+    const __m512i q = _mm512_cvtps_epi32(x.v);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(q));
+    return _mm512_reduce_add_epi32(q);
+}
+
+// ---- sixty-four bytes: four weights of sixteen columns
+
+struct Bytes {
+    __m512i v;
+};
+
+INLINE Bytes load_bytes(const std::uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+INLINE Bytes keep_bits(Bytes x, char mask) { return {_mm512_and_si512(x.v, _mm512_set1_epi8(mask))}; }
+INLINE Bytes join(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
+// Shifts by kBits to the left, to the right if negative; bits cross from byte to byte and are masked by the caller.
+template <int kBits>
+INLINE Bytes shift(Bytes x) {
+    if constexpr (kBits >= 0) return {_mm512_slli_epi16(x.v, kBits)};
+    else return {_mm512_srli_epi16(x.v, -kBits)};
+}
+
+// Dot products of one row with sixteen columns, four inputs per step, exact in integers. The instruction wants unsigned
+// weights: signed ones get 128 added, which `shift`, -128 times the sum of the row's inputs, takes away again.
+template <int kBits>
+struct Dot {
+    __m512i sums;
+
+    template <int kStep, int kSteps>
+    INLINE void add(Bytes w, const std::int8_t* x, std::int32_t shift) {
+        std::int32_t four;
+        __builtin_memcpy(&four, x, 4);
+        if constexpr (kBits == 8) w.v = _mm512_xor_si512(w.v, _mm512_set1_epi8(-128));
+        if constexpr (kStep == 0) sums = kBits == 8 ? _mm512_set1_epi32(shift) : _mm512_setzero_si512();
+        sums = _mm512_dpbusd_epi32(sums, w.v, _mm512_set1_epi32(four));
+    }
+    INLINE Vec value() const { return {_mm512_cvtepi32_ps(sums)}; }
+};
+
+}  // namespace ratoon::avx512

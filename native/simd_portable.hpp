@@ -1,0 +1,180 @@
+// Sixteen floats and sixty-four bytes in plain C++, for processors without a variant of their own.
+//
+// Loops over lanes, which compilers turn into whatever vectors there are. Multiply-add rounds once where the processor
+// does that in one instruction (as AArch64 does) and twice where it would need a library call.
+#pragma once
+
+namespace ratoon::portable {
+
+constexpr const char* kName = "portable";
+constexpr int kTileHeight = 4;
+constexpr int kFloatRows = 4;
+
+// ---- sixteen floats
+
+struct Vec {
+    float v[16];
+};
+
+template <class F>
+INLINE Vec each_lane(F f) {
+    Vec out;
+    for (int i = 0; i < 16; ++i) out.v[i] = f(i);
+    return out;
+}
+INLINE float to_float(float x) { return x; }
+INLINE float to_float(std::uint8_t x) { return x; }
+INLINE float to_float(std::int8_t x) { return x; }
+INLINE float to_float(BFloat x) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16); }
+INLINE float to_float(Half x) {
+    const std::uint32_t sign = (x.bits & 0x8000u) << 16, rest = x.bits & 0x7FFFu;
+    const float small = static_cast<float>(rest) * 0x1p-24f;  // below 2^-14: not a normal number
+    const std::uint32_t exponent = rest >= 0x7C00u ? 0x70000000u : 0x38000000u;
+    const std::uint32_t bits = rest < 0x0400u ? __builtin_bit_cast(std::uint32_t, small) : (rest << 13) + exponent;
+    return __builtin_bit_cast(float, bits | sign);
+}
+INLINE Half to_half(float x) {
+    const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
+    std::uint32_t out;
+    if (size > 0x7F800000u) out = 0x7E00u;
+    else if (size >= 0x477FF000u) out = 0x7C00u;
+    else if (size < 0x38800000u) {  // adding 0.5 leaves multiples of 2^-24 in the low bits, rounded to nearest even
+        out = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, size) + 0.5f) - 0x3F000000u;
+    } else out = (size + 0xFFFu + (size >> 13 & 1u) - 0x38000000u) >> 13;
+    return {static_cast<std::uint16_t>(out | sign)};
+}
+
+INLINE Vec set1(float x) {
+    return each_lane([&](int) { return x; });
+}
+template <class T>
+INLINE Vec load(const T* p) {
+    return each_lane([&](int i) { return to_float(p[i]); });
+}
+INLINE void store(float* p, Vec x) { __builtin_memcpy(p, x.v, sizeof x.v); }
+INLINE void store(Half* p, Vec x) {
+    for (int i = 0; i < 16; ++i) p[i] = to_half(x.v[i]);
+}
+
+INLINE Vec operator+(Vec a, Vec b) {
+    return each_lane([&](int i) { return a.v[i] + b.v[i]; });
+}
+INLINE Vec operator-(Vec a, Vec b) {
+    return each_lane([&](int i) { return a.v[i] - b.v[i]; });
+}
+INLINE Vec operator*(Vec a, Vec b) {
+    return each_lane([&](int i) { return a.v[i] * b.v[i]; });
+}
+INLINE Vec operator/(Vec a, Vec b) {
+    return each_lane([&](int i) { return a.v[i] / b.v[i]; });
+}
+INLINE Vec fma(Vec a, Vec b, Vec c) {
+#ifdef __FP_FAST_FMAF
+    return each_lane([&](int i) { return __builtin_fmaf(a.v[i], b.v[i], c.v[i]); });
+#else
+    return each_lane([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
+#endif
+}
+INLINE Vec max(Vec a, Vec b) {
+    return each_lane([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
+INLINE Vec min(Vec a, Vec b) {
+    return each_lane([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
+}
+INLINE Vec abs(Vec x) {
+    return each_lane([&](int i) { return __builtin_fabsf(x.v[i]); });
+}
+
+INLINE float first(Vec x) { return x.v[0]; }
+INLINE float sum(Vec x) {
+    for (int half = 8; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) x.v[i] += x.v[i + half];
+    }
+    return x.v[0];
+}
+INLINE float largest(Vec x) {
+    for (int half = 8; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) x.v[i] = x.v[i] > x.v[i + half] ? x.v[i] : x.v[i + half];
+    }
+    return x.v[0];
+}
+
+// Lanes [begin, end) of x, minus infinity elsewhere.
+INLINE Vec keep_lanes(Vec x, int begin, int end) {
+    return each_lane([&](int i) { return begin <= i && i < end ? x.v[i] : -__builtin_inff(); });
+}
+// Where x is less than the limit: 0; elsewhere y (also where x is not a number).
+INLINE Vec zero_below(Vec x, float limit, Vec y) {
+    return each_lane([&](int i) { return x.v[i] < limit ? 0.0f : y.v[i]; });
+}
+// Adding 1.5 * 2^23 leaves no bits behind the point: rounded to nearest even, for what is below 2^22.
+INLINE Vec round(Vec x) {
+    const Vec big = set1(0x1.8p23f);
+    return (x + big) - big;
+}
+// y times 2 to the power of n; n whole and y * 2^n a normal number.
+INLINE Vec scale_by_power(Vec y, Vec n) {
+    return each_lane([&](int i) {
+        const auto bits = __builtin_bit_cast(std::uint32_t, y.v[i]);
+        return __builtin_bit_cast(float, bits + (static_cast<std::uint32_t>(static_cast<std::int32_t>(n.v[i])) << 23));
+    });
+}
+// Rounds to nearest even, stores, and returns the sum of what it stored.
+INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
+    const Vec whole = round(x);
+    std::int32_t total = 0;
+    for (int i = 0; i < 16; ++i) total += p[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(whole.v[i]));
+    return total;
+}
+
+// ---- sixty-four bytes: four weights of sixteen columns
+
+struct Bytes {
+    std::uint8_t v[64];
+};
+
+template <class F>
+INLINE Bytes each_byte(F f) {
+    Bytes out;
+    for (int i = 0; i < 64; ++i) out.v[i] = static_cast<std::uint8_t>(f(i));
+    return out;
+}
+INLINE Bytes load_bytes(const std::uint8_t* p) {
+    Bytes out;
+    __builtin_memcpy(out.v, p, 64);
+    return out;
+}
+INLINE Bytes keep_bits(Bytes x, char mask) {
+    return each_byte([&](int i) { return x.v[i] & mask; });
+}
+INLINE Bytes join(Bytes a, Bytes b) {
+    return each_byte([&](int i) { return a.v[i] | b.v[i]; });
+}
+// Shifts by kBits to the left, to the right if negative.
+template <int kBits>
+INLINE Bytes shift(Bytes x) {
+    return each_byte([&](int i) { return kBits >= 0 ? x.v[i] << (kBits & 7) : x.v[i] >> (-kBits & 7); });
+}
+
+// Dot products of one row with sixteen columns, four inputs per step, exact in integers.
+template <int kBits>
+struct Dot {
+    std::int32_t sums[16];
+
+    template <int kStep, int kSteps>
+    INLINE void add(Bytes w, const std::int8_t* x, std::int32_t) {
+        for (int i = 0; i < 16; ++i) {
+            std::int32_t total = kStep == 0 ? 0 : sums[i];
+            for (int t = 0; t < 4; ++t) {
+                const std::uint8_t byte = w.v[4 * i + t];
+                total += x[t] * (kBits == 8 ? static_cast<std::int8_t>(byte) : static_cast<std::int32_t>(byte));
+            }
+            sums[i] = total;
+        }
+    }
+    INLINE Vec value() const {
+        return each_lane([&](int i) { return static_cast<float>(sums[i]); });
+    }
+};
+
+}  // namespace ratoon::portable

@@ -1,0 +1,70 @@
+// The one float kernel: a few rows times a few vectors of sixteen columns.
+//
+// Products with float weights, scores (queries times keys) and mixtures (weights times values) are all this. Every output
+// is one chain of multiply-adds over `depth` in order, so tiles of different shapes give the same bits.
+#pragma once
+
+#include "simd.hpp"
+
+namespace ratoon::RATOON_ISA {
+
+// How many vectors of columns a tile of this many rows works on, so that there are chains enough to hide the latency.
+constexpr int columns_for(int rows) { return rows >= 4 ? 1 : rows >= 2 ? 2 : 4; }
+
+template <int kRows, int kColumns>
+struct FloatTile {
+    Vec sums[kRows][kColumns];
+
+    INLINE void clear() {
+        for (auto& row : sums) {
+            for (Vec& vec : row) vec = zero();
+        }
+    }
+
+    // sums[r][c] += sum over k of a[r * stride_a + k] * b[c][k * stride_b]
+    template <class T>
+    INLINE void multiply(const float* a, std::int64_t stride_a, const T* const (&b)[kColumns], std::int64_t stride_b, std::int64_t depth) {
+        for (std::int64_t k = 0; k < depth; ++k) {
+            Vec column[kColumns];
+#pragma GCC unroll 4
+            for (int c = 0; c < kColumns; ++c) column[c] = load(b[c] + k * stride_b);
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) {
+                const Vec factor = set1(a[r * stride_a + k]);
+#pragma GCC unroll 4
+                for (int c = 0; c < kColumns; ++c) sums[r][c] = fma(factor, column[c], sums[r][c]);
+            }
+        }
+    }
+};
+
+// A number of rows as a constant: f(Rows<n>{}, first) is called for tiles of kFloatRows rows, and once for the rest.
+template <int kRows>
+struct RowCount {
+    static constexpr int value = kRows;
+};
+
+template <class F>
+INLINE void for_row_tiles(int rows, F f) {
+    int row = 0;
+    for (; row + kFloatRows <= rows; row += kFloatRows) f(RowCount<kFloatRows>{}, row);
+    switch (rows - row) {
+        case 1: return f(RowCount<1>{}, row);
+        case 2: return f(RowCount<2>{}, row);
+        case 3: return f(RowCount<3>{}, row);
+        case 4: return f(RowCount<4>{}, row);
+        case 5: return f(RowCount<5>{}, row);
+    }
+}
+
+// A number of columns as a constant: tiles of kColumns vectors, then single ones.
+template <int kColumns, class F>
+INLINE void for_column_tiles(int begin, int end, F f) {
+    int column = begin;
+    for (; column + kColumns <= end; column += kColumns) f(RowCount<kColumns>{}, column);
+    if constexpr (kColumns > 1) {
+        for (; column < end; ++column) f(RowCount<1>{}, column);
+    }
+}
+
+}  // namespace ratoon::RATOON_ISA

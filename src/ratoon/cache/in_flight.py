@@ -1,0 +1,76 @@
+"""`InFlight`: blocks that the step being planned will fill, shared before they are computed.
+
+Within a step every layer writes all K/V before any attention reads, so a request planned later in the step may build on a
+block that an earlier one of the same step computes. That holds for this step only: afterwards the block is
+committed, or, if the step failed, worthless to everyone who holds it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+
+class InFlight:
+    """Announced blocks by hash, one dictionary per group; `block_tokens` has their token records.
+
+    `num_abandoned` counts the failed steps.
+    """
+
+    __slots__ = ("_blocks", "_borrowers", "_entries", "block_tokens", "num_abandoned")
+
+    def __init__(self, num_groups: int) -> None:
+        self._blocks: tuple[dict[bytes, int], ...] = tuple({} for _ in range(num_groups))
+        self._entries: dict[int, list[tuple[int, bytes]]] = {}
+        self._borrowers: set[int] = set()
+        self.block_tokens: dict[int, bytes] = {}
+        self.num_abandoned = 0
+
+    def announce(
+        self,
+        request_id: int,
+        group: int,
+        block_ids: Sequence[int],
+        block_hashes: Sequence[bytes],
+        block_tokens: Sequence[bytes],
+    ) -> None:
+        """Make blocks findable that `request_id` computes in this step. Of equal blocks the first announced is found."""
+        blocks = self._blocks[group]
+        entries = self._entries.setdefault(request_id, [])
+        for block_id, block_hash, record in zip(block_ids, block_hashes, block_tokens, strict=True):
+            if blocks.setdefault(block_hash, block_id) == block_id:
+                entries.append((group, block_hash))
+                self.block_tokens[block_id] = record
+
+    def has_announced(self, request_id: int) -> bool:
+        """Say whether blocks of this request are still in flight."""
+        return request_id in self._entries
+
+    def complete(self, group: int, block_hashes: Sequence[bytes], found: list[int]) -> None:
+        """Put announced blocks where `found` has none."""
+        blocks = self._blocks[group]
+        if blocks:
+            found[:] = [known or blocks.get(key, 0) for known, key in zip(found, block_hashes, strict=True)]
+
+    def borrow(self, request_id: int, block_ids: Iterable[int]) -> None:
+        """Remember `request_id` if it takes a block that is in flight."""
+        if self.block_tokens and not self.block_tokens.keys().isdisjoint(block_ids):
+            self._borrowers.add(request_id)
+
+    def settle(self, request_id: int) -> None:
+        """Drop what a request announced or borrowed: its step succeeded, or it is gone."""
+        self._borrowers.discard(request_id)
+        for group, block_hash in self._entries.pop(request_id, ()):
+            del self.block_tokens[self._blocks[group].pop(block_hash)]
+
+    def abandon(self) -> set[int]:
+        """Drop all announcements and return the requests that hold blocks which were never computed."""
+        lost = self._borrowers
+        self.withdraw_all()
+        self._borrowers = set()
+        self.num_abandoned += 1
+        return lost
+
+    def withdraw_all(self) -> None:
+        """Let nobody find these blocks any more; who borrowed them already still depends on this step."""
+        for blocks in self._blocks:
+            blocks.clear()
+        self._entries.clear()
+        self.block_tokens.clear()

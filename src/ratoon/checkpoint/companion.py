@@ -1,0 +1,70 @@
+"""`Companion`: what was found out about a model file, kept beside it so that the next start is fast.
+
+It is a cache and nothing more: where it is missing, stale, damaged or cannot be written, the model itself is read.
+It lies beside the model (`model.gguf.ratoon`, or `.ratoon` in a folder), or in the user's cache folder where that place
+cannot be written. It belongs to the model as long as the sizes and modification times of the model's files stay.
+
+The file is one line of JSON (`_Stamp`), then the facts as JSON, then the tokenizer as text.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratoon.util.atomic import atomic_file
+from ratoon.util.user_cache import user_cache_folder
+
+_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """`facts` is what JSON can hold; `tokenizer_json` may be empty."""
+
+    facts: dict[str, object]
+    tokenizer_json: str = ""
+
+
+def load_companion(model: Path, files: Sequence[Path]) -> Companion | None:
+    """Return what `save_companion` kept for a model made of these files, if it is there, whole and fresh."""
+    for place in _places(model):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            stamp_line, _, body = place.read_bytes().partition(b"\n")
+            stamp = json.loads(stamp_line)
+            facts_bytes = stamp.pop("facts_bytes")
+            if stamp == _stamp(files, body):
+                return Companion(json.loads(body[:facts_bytes]), body[facts_bytes:].decode())
+    return None
+
+
+def save_companion(model: Path, files: Sequence[Path], companion: Companion) -> None:
+    """Keep it at the first place that can be written; do nothing where none can."""
+    facts = json.dumps(companion.facts, ensure_ascii=False, separators=(",", ":")).encode()
+    body = facts + companion.tokenizer_json.encode()
+    stamp = json.dumps(_stamp(files, body) | {"facts_bytes": len(facts)}).encode()
+    for place in _places(model):
+        with suppress(OSError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(place) as file:
+                file.write(stamp + b"\n" + body)
+            return
+
+
+def _stamp(files: Sequence[Path], body: bytes) -> dict[str, object]:
+    """Return what a companion must agree with to be believed."""
+    stats = [(file.name, file.stat()) for file in files]
+    return {
+        "ratoon_companion": _FORMAT_VERSION,
+        "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats],
+        "crc32": zlib.crc32(body),
+    }
+
+
+def _places(model: Path) -> tuple[Path, Path]:
+    beside = model / ".ratoon" if model.is_dir() else model.with_name(model.name + ".ratoon")
+    key = hashlib.sha256(str(model.resolve()).encode()).hexdigest()[:32]
+    return beside, user_cache_folder() / "companions" / f"{key}.ratoon"

@@ -1,0 +1,37 @@
+"""Progress of a download that others do: by how much its folder has grown."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ratoon.util.progress import Progress
+
+_INTERVAL_S = 0.1
+
+
+@contextmanager
+def watched(folder: Path, total_bytes: int, stage: str, progress: Progress) -> Iterator[None]:
+    """Report the size of the folder's files, from a thread of its own, until the body ends."""
+    ended = threading.Event()
+
+    def report() -> None:
+        while not ended.wait(_INTERVAL_S):
+            progress(stage, min(_size(folder), total_bytes), total_bytes)
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        reporter.join()
+    progress(stage, total_bytes, total_bytes)
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(OSError):  # files come and go under the walk
+            total += file.stat().st_size if file.is_file() else 0
+    return total

@@ -1,0 +1,142 @@
+"""`SafetensorsFolder`: a folder in Hugging Face's layout as a `Checkpoint`.
+
+It holds `config.json`, `tokenizer.json` and one or more `*.safetensors`, with `tokenizer_config.json`,
+`generation_config.json` and `chat_template.jinja` where the model has them. A `.safetensors` file is the length of
+its header, the header as JSON (name -> dtype, shape, offsets), and the tensors' bytes.
+Format: https://github.com/huggingface/safetensors#format
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from ratoon.checkpoint.companion import Companion, load_companion, save_companion
+from ratoon.checkpoint.digest import weights_digest
+from ratoon.checkpoint.mapped_file import map_file
+from ratoon.checkpoint.tensor import RawTensor
+from ratoon.errors import CorruptCheckpointError, MissingCheckpointError, UnsupportedModelError
+from ratoon.util.progress import Progress
+
+_ITEM_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
+    "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
+}  # fmt: skip
+_ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}  # where GGUF's name is another one
+_SIDE_FILES = ("tokenizer_config.json", "generation_config.json")
+
+
+class SafetensorsFolder:
+    """Implements `Checkpoint`. Raises `CheckpointError` of some kind where a file is missing or damaged."""
+
+    format: Literal["safetensors"] = "safetensors"
+
+    def __init__(self, path: Path, progress: Progress) -> None:
+        self.path = path
+        self.metadata: Mapping[str, object] = _read_metadata(path)
+        files = _weight_files(path)
+        self._tensors: dict[str, RawTensor] = {}
+        for file in files:
+            for tensor in _read_tensors(file):
+                if tensor.name in self._tensors:
+                    raise CorruptCheckpointError(f"{path} has the tensor {tensor.name!r} twice.")
+                self._tensors[tensor.name] = tensor
+        companion = load_companion(path, files)
+        if companion is None:
+            companion = Companion({"digest": weights_digest(self._tensors.values(), progress).hex()})
+            save_companion(path, files, companion)
+        self.digest = bytes.fromhex(str(companion.facts["digest"]))
+
+    @property
+    def architecture(self) -> str:
+        """`model_type` of `config.json`, under GGUF's name for it."""
+        name = self.metadata.get("model_type")
+        if not isinstance(name, str):
+            raise CorruptCheckpointError(f"{self.path / 'config.json'} does not say what model_type it is.")
+        return _ARCHITECTURES.get(name, name)
+
+    @property
+    def tokenizer_json(self) -> str:
+        """Raises `MissingCheckpointError` where the folder has none."""
+        return _read_text(self.path / "tokenizer.json")
+
+    def tensor_names(self) -> tuple[str, ...]:
+        """Names in file order."""
+        return tuple(self._tensors)
+
+    def tensor(self, name: str) -> RawTensor:
+        """Return one tensor. Raises `CorruptCheckpointError` where it is missing."""
+        if name not in self._tensors:
+            raise CorruptCheckpointError(f"{self.path} has no tensor {name!r}.")
+        return self._tensors[name]
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """Return the files that hold the weights; repositories may hold other copies of them too."""
+    index = path / "model.safetensors.index.json"
+    if index.exists():
+        shards = _read_json(index).get("weight_map")
+        if not isinstance(shards, dict):
+            raise CorruptCheckpointError(f"{index} has no weight_map.")
+        return [path / name for name in sorted({str(shard) for shard in shards.values()})]
+    whole = path / "model.safetensors"
+    files = [whole] if whole.exists() else sorted(path.glob("*.safetensors"))
+    if not files:
+        raise MissingCheckpointError(f"{path} holds no safetensors.")
+    return files
+
+
+def _read_metadata(path: Path) -> dict[str, object]:
+    """Return `config.json`, with the other configuration files under their own names."""
+    metadata = _read_json(path / "config.json")
+    for name in _SIDE_FILES:
+        if (path / name).exists():
+            metadata[name] = _read_json(path / name)
+    if (path / "chat_template.jinja").exists():
+        metadata["chat_template.jinja"] = _read_text(path / "chat_template.jinja")
+    return metadata
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(_read_text(path))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise CorruptCheckpointError(f"{path} is not a JSON object.")
+    return document
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return bytes(map_file(path)).decode()
+    except UnicodeDecodeError:
+        raise CorruptCheckpointError(f"{path} is not UTF-8.") from None
+
+
+def _read_tensors(file: Path) -> Iterator[RawTensor]:
+    def fail(what: str) -> NoReturn:
+        raise CorruptCheckpointError(f"{file} {what}.", hint="Fetch the file again.")
+
+    data = map_file(file)
+    start = 8 + int.from_bytes(data[:8], "little")
+    if len(data) < 8 or start > len(data):
+        fail("ends inside its header; it may be truncated")
+    try:
+        header = json.loads(bytes(data[8:start]))
+        header.pop("__metadata__", None)
+        entries = [
+            (name, str(entry["dtype"]), tuple(map(int, entry["shape"])), *map(int, entry["data_offsets"]))
+            for name, entry in header.items()
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        fail("has a damaged header")
+    for name, dtype, shape, begin, end in entries:
+        if dtype not in _ITEM_BYTES:
+            raise UnsupportedModelError(f"{file} stores its tensor {name!r} in the unknown type {dtype}.")
+        if begin < 0 or min(shape, default=1) < 1 or end - begin != math.prod(shape) * _ITEM_BYTES[dtype]:
+            fail(f"gives its tensor {name!r} a size that does not fit its shape")
+        if start + end > len(data):
+            fail(f"places its tensor {name!r} where the file has ended; it may be truncated")
+        yield RawTensor(name, shape, dtype, data[start + begin : start + end])

@@ -1,0 +1,113 @@
+"""`ratoon`: finds the command, runs it, and turns what goes wrong into one sentence and an exit status.
+
+A command is a module of this package named like the command, with two functions: `add_arguments(parser)` and
+`run(arguments) -> int`, the exit status. Only the chosen command's module is imported, so `ratoon --help`
+starts at once and a command may import at its top whatever it needs.
+
+Data goes to stdout, everything said to the user to stderr. Exit status: 0 success, 1 failure, 2 usage,
+130 Ctrl-C, 141 when the reader of stdout went away (what a shell reports for SIGPIPE).
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn, Protocol, cast
+
+import ratoon
+from ratoon.errors import RatoonError, UsageError
+
+COMMANDS = {
+    "pull": "download a model, or list the models known by name",
+    "demo": "ask two questions about one document and watch the second skip its prefill",
+    "generate": "continue a prompt",
+    "chat": "talk with a model",
+    "inspect": "show a model's shape and what its KV cache costs",
+    "perplexity": "score a text under a model",
+    "cache": "run a script of cache operations, without a model",
+}
+"""Every command with the line that `ratoon --help` shows."""
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+        ...
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do the work; return the exit status."""
+        ...
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that reports misuse as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `UsageError` where argparse would print its usage and exit."""
+        sentence = message[0].upper() + message[1:].rstrip(".") + "."
+        raise UsageError(sentence, hint=f"`{self.prog} --help` lists what there is.")
+
+
+def load_command(name: str) -> Command:
+    """Import the module of a command in `COMMANDS`."""
+    return cast(Command, importlib.import_module(f"ratoon.cli.{name}"))
+
+
+def make_parser(chosen: str | None) -> Parser:
+    """Return the parser with all commands by name, and the arguments of the chosen one."""
+    parser = Parser(
+        prog="ratoon",
+        description="Language models on ordinary machines, with every prompt prefix computed once.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"ratoon {ratoon.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, summary in COMMANDS.items():
+        command_parser = commands.add_parser(
+            name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
+        )
+        if name == chosen:
+            load_command(name).add_arguments(command_parser)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Parse and run one command line. Raises `RatoonError` for whatever the user can mend."""
+    chosen = argv[0] if argv and argv[0] in COMMANDS else None
+    parser = make_parser(chosen)
+    arguments = parser.parse_args(argv)
+    if chosen is None:
+        parser.print_help()
+        return 0
+    status = load_command(chosen).run(arguments)
+    sys.stdout.flush()  # here, where a reader that went away is still caught
+    return status
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the `ratoon` script."""
+    try:
+        return run(sys.argv[1:] if argv is None else argv)
+    except RatoonError as error:
+        report(error)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What is still buffered can go nowhere; without this the interpreter would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def report(error: RatoonError) -> None:
+    """Print the sentence and the hint."""
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)

@@ -1,0 +1,15 @@
+"""`rope_tables`: the cosines and sines of a rotary embedding, computed once in float64."""
+
+import numpy as np
+
+from ratoon.device.ops.protocol import Rope
+from ratoon.spec.model_spec import RopeSpec
+
+
+def rope_tables(spec: RopeSpec, num_positions: int) -> Rope:
+    """Return tables for positions 0 to `num_positions` - 1."""
+    frequencies = spec.base ** (np.arange(0, spec.dim, 2, dtype=np.float64) / -spec.dim)
+    if spec.factors:
+        frequencies /= np.array(spec.factors, np.float64)
+    angles = np.outer(np.arange(num_positions, dtype=np.float64), frequencies)
+    return Rope(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32), spec.interleaved)

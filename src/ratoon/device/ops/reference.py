@@ -1,0 +1,106 @@
+"""`ReferenceOps`: every operation in NumPy float32, slow and obvious.
+
+It is the oracle that other kernels are compared with, and what runs where there is no compiler. Weights are
+expanded to float32 once, when a block is built; the token table is expanded row by row as it is read.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ratoon.checkpoint.tensor import RawTensor
+from ratoon.device.ops.dequantize import FORMATS, dequantize, tensor_bytes, tensor_values
+from ratoon.device.ops.protocol import (
+    AttentionWeights,
+    FeedForwardWeights,
+    Floats,
+    HeadWeights,
+    Ints,
+    KVLayout,
+    KVPages,
+    StepInputs,
+)
+from ratoon.device.ops.reference_attention import ReferenceAttention, ReferencePages
+from ratoon.device.ops.reference_functions import ACTIVATIONS, Product, rms_norm, softcap
+
+
+class ReferenceFeedForward:
+    """One layer's feed-forward network."""
+
+    def __init__(self, weights: FeedForwardWeights) -> None:
+        self._w = weights
+        self._activation = ACTIVATIONS[weights.activation]
+        self._gate = Product(tensor_values(weights.gate))
+        self._up = Product(tensor_values(weights.up))
+        self._down = Product(tensor_values(weights.down))
+
+    def __call__(self, x: Floats) -> None:
+        """Add the block's output to `x` [n, hidden] in place."""
+        w = self._w
+        h = rms_norm(x, w.norm, w.eps)
+        out = self._down(self._activation(self._gate(h)) * self._up(h))
+        x += out if w.post_norm is None else rms_norm(out, w.post_norm, w.eps)
+
+
+class ReferenceHead:
+    """Final norm and output projection."""
+
+    def __init__(self, weights: HeadWeights) -> None:
+        self._w = weights
+        self._out = Product(tensor_values(weights.out))
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return logits [m, vocab] of the rows `x` [m, hidden]."""
+        return softcap(self._out(rms_norm(x, self._w.norm, self._w.eps)), self._w.softcap)
+
+
+class ReferenceEmbedding:
+    """The token table, in its storage format."""
+
+    def __init__(self, tensor: RawTensor, scale: float) -> None:
+        self._rows = tensor_bytes(tensor)
+        self._dtype = tensor.dtype
+        self._scale = np.float32(scale)
+
+    def __call__(self, token_ids: Ints) -> Floats:
+        """Return new float32 [n, hidden] rows, scaled."""
+        return dequantize(self._rows[token_ids], self._dtype) * self._scale
+
+
+class ReferenceOps:
+    """`Ops` in NumPy."""
+
+    name = "reference"
+    numerics = "reference-1"
+
+    def supports(self, dtype: str) -> bool:
+        """Whether linear weights of this storage can be packed."""
+        return dtype in FORMATS
+
+    def linear(self, tensors: Sequence[RawTensor]) -> Product:
+        """Pack weights whose rows are the tensors' rows one after the other."""
+        return Product(np.concatenate([tensor_values(tensor) for tensor in tensors]))
+
+    def embedding(self, tensor: RawTensor, scale: float) -> ReferenceEmbedding:
+        """Make a token table."""
+        return ReferenceEmbedding(tensor, scale)
+
+    def attention(self, weights: AttentionWeights, pages: KVPages) -> ReferenceAttention:
+        """Build one attention block over a pool."""
+        return ReferenceAttention(weights, pages)
+
+    def feed_forward(self, weights: FeedForwardWeights) -> ReferenceFeedForward:
+        """Build one feed-forward block."""
+        return ReferenceFeedForward(weights)
+
+    def head(self, weights: HeadWeights) -> ReferenceHead:
+        """Build the output projection."""
+        return ReferenceHead(weights)
+
+    def pages(self, layout: KVLayout) -> ReferencePages:
+        """Allocate a pool, zeroed lazily by the operating system."""
+        return ReferencePages(layout)
+
+    def begin(self, inputs: StepInputs) -> StepInputs:
+        """Take a step's inputs, once for all layers."""
+        return inputs

@@ -1,0 +1,136 @@
+"""Paged attention in NumPy float32.
+
+A block writes the K and V of all its rows first, then attends each sequence by itself. The context is
+walked in spans of `SPAN` positions counted from 0, merged in order, so that a query's result depends on its
+own position alone. K and V always come back from the pages, so that what was just computed and what was
+cached read the same.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratoon.device.ops.dequantize import tensor_values
+from ratoon.device.ops.protocol import AttentionWeights, Floats, Ints, KVLayout, KVPages, Step, StepInputs
+from ratoon.device.ops.reference_functions import Product, rms_norm, rotate, softcap, tile_height
+
+SPAN = 256
+"""Positions of context that one pass of the softmax covers."""
+
+
+class ReferencePages:
+    """The pool; a page is [slot, K or V, offset, KV head, element]."""
+
+    def __init__(self, layout: KVLayout) -> None:
+        self._layout = layout
+        self._pages = np.zeros((layout.num_blocks, layout.page_bytes), np.uint8)
+
+    @property
+    def layout(self) -> KVLayout:
+        """What it was made for."""
+        return self._layout
+
+    @property
+    def pages(self) -> NDArray[np.uint8]:
+        """Return the memory itself, [num_blocks, page_bytes]."""
+        return self._pages
+
+    def slot(self, slot: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """View one layer's keys and values, each [num_blocks, block_size, num_kv_heads, head_dim]."""
+        layout = self._layout
+        numbers = self._pages.view(np.float16 if layout.dtype == "f16" else np.float32)
+        page = (layout.num_slots, 2, layout.block_size, layout.num_kv_heads, layout.head_dim)
+        layers = numbers.reshape(layout.num_blocks, *page)
+        return layers[:, slot, 0], layers[:, slot, 1]
+
+
+class ReferenceAttention:
+    """One layer's attention."""
+
+    def __init__(self, weights: AttentionWeights, pages: KVPages) -> None:
+        assert isinstance(pages, ReferencePages), "pages of another implementation"
+        self._w = weights
+        self._block_size = pages.layout.block_size
+        self._keys, self._values = pages.slot(weights.slot)
+        self._qkv = Product(np.concatenate([tensor_values(tensor) for tensor in weights.qkv]))
+        self._out = Product(tensor_values(weights.out))
+        span = np.random.default_rng(0).standard_normal((SPAN, weights.head_dim), dtype=np.float32)
+        self._tile = min(tile_height(span.T), tile_height(span))
+
+    def __call__(self, x: Floats, step: Step) -> None:
+        """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
+        assert isinstance(step, StepInputs)
+        w = self._w
+        qkv = self._qkv(rms_norm(x, w.norm, w.eps))
+        if w.qkv_bias is not None:
+            qkv += w.qkv_bias
+        heads = qkv.reshape(len(x), -1, w.head_dim)
+        q, k, v = np.split(heads, [w.num_heads, w.num_heads + w.num_kv_heads], axis=1)
+        if w.q_norm is not None:
+            q = rms_norm(q, w.q_norm, w.eps)
+        if w.k_norm is not None:
+            k = rms_norm(k, w.k_norm, w.eps)
+        self._write(rotate(k, step.positions, w.rope), v, step.write_slots[w.group])
+        out = self._out(self._attend(rotate(q, step.positions, w.rope), step))
+        x += out if w.post_norm is None else rms_norm(out, w.post_norm, w.eps)
+
+    def _write(self, k: Floats, v: Floats, slots: NDArray[np.int64]) -> None:
+        kept = slots >= 0
+        blocks, offsets = np.divmod(slots[kept], self._block_size)
+        with np.errstate(over="ignore"):  # infinity, where a number is beyond float16
+            self._keys[blocks, offsets] = k[kept]
+            self._values[blocks, offsets] = v[kept]
+
+    def _attend(self, q: Floats, step: StepInputs) -> Floats:
+        """Attend each sequence's queries [n, heads, dim] to its own context: [n, heads * dim]."""
+        context = np.empty((len(q), q.shape[1] * q.shape[2]), np.float32)
+        for i, table in enumerate(step.block_tables[self._w.group]):
+            rows = slice(step.cu_seqlens[i], step.cu_seqlens[i + 1])
+            context[rows] = self._attend_sequence(q[rows], step.positions[rows], table)
+        return context
+
+    def _attend_sequence(self, q: Floats, positions: Ints, table: Ints) -> Floats:
+        """Online softmax over spans (arXiv:1805.02867); queries are [kv_heads, group, tiles, tile, dim]."""
+        w, num_rows = self._w, len(q)
+        padding = -num_rows % self._tile
+        places = np.pad(positions, (0, padding), mode="edge").reshape(-1, self._tile)
+        q = np.pad(q * np.float32(w.scale), ((0, padding), (0, 0), (0, 0)))
+        q = q.reshape(*places.shape, w.num_kv_heads, -1, w.head_dim)
+        queries = np.ascontiguousarray(q.transpose(2, 3, 0, 1, 4))
+        best = np.full((*queries.shape[:-1], 1), -np.inf, np.float32)
+        total = np.zeros_like(best)
+        mixed = np.zeros_like(queries)
+        first, last = int(positions[0]), int(positions[-1])
+        visible = 0 if w.window is None else max(0, first - w.window + 1)
+        for start in range(visible // SPAN * SPAN, last + 1, SPAN):
+            since = int(np.searchsorted(places[:, -1], start))  # tiles before it end before the span
+            seeing = np.s_[:, :, since:]
+            keys, values = self._read_span(table, start, last)
+            scores = self._scores(queries[seeing], keys, places[since:], start)
+            top = np.maximum(best[seeing], scores.max(axis=-1, keepdims=True))
+            origin = np.where(np.isneginf(top), np.float32(0), top)  # a row that has seen nothing yet stays 0
+            weights, decay = np.exp(scores - origin), np.exp(best[seeing] - origin)
+            total[seeing] = total[seeing] * decay + weights.sum(axis=-1, keepdims=True)
+            mixed[seeing] = mixed[seeing] * decay + weights @ values
+            best[seeing] = top
+        mixed /= total
+        return mixed.transpose(2, 3, 0, 1, 4).reshape(num_rows + padding, -1)[:num_rows]
+
+    def _scores(self, queries: Floats, keys: Floats, places: Ints, start: int) -> Floats:
+        """Return [kv_heads, group, tiles, tile, SPAN], minus infinity where a query may not look."""
+        scores = softcap(queries @ keys, self._w.softcap)
+        distance = places[:, :, None] - np.arange(start, start + SPAN)
+        hidden = distance < 0
+        if self._w.window is not None:
+            hidden |= distance >= self._w.window
+        return np.where(hidden, np.float32(-np.inf), scores)
+
+    def _read_span(self, table: Ints, start: int, last: int) -> tuple[Floats, Floats]:
+        """Gather keys [kv_heads, 1, 1, dim, SPAN] and values [kv_heads, 1, 1, SPAN, dim]; 0 after `last`."""
+        blocks, offsets = np.divmod(np.arange(start, min(start + SPAN, last + 1)), self._block_size)
+        span = np.zeros((2, SPAN, self._w.num_kv_heads, self._w.head_dim), np.float32)
+        span[0, : len(blocks)] = self._keys[table[blocks], offsets]
+        span[1, : len(blocks)] = self._values[table[blocks], offsets]
+        keys, values = np.ascontiguousarray(span.transpose(0, 2, 1, 3))[:, :, None, None]
+        return keys.swapaxes(-1, -2), values

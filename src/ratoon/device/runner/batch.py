@@ -1,0 +1,37 @@
+"""`BatchBuilder`: a step plan's chunks, laid end to end as the arrays that the decoder takes."""
+
+from itertools import chain
+
+import numpy as np
+
+from ratoon.device.ops.protocol import Ints, StepInputs
+from ratoon.device.runner.table_matrix import TableMatrix
+from ratoon.step import StepPlan
+
+
+class BatchBuilder:
+    """Keeps what it derived from block tables that have not changed since the last step."""
+
+    def __init__(self, *, num_groups: int, block_size: int) -> None:
+        self._block_size = block_size
+        self._tables = TableMatrix(num_groups)
+
+    def build(self, plan: StepPlan) -> tuple[Ints, StepInputs]:
+        """Return token ids int32 [n] and where they stand; the block tables are valid until the next call."""
+        chunks = plan.chunks
+        lengths = np.array([len(chunk.token_ids) for chunk in chunks], np.int32)
+        cu_seqlens = np.zeros(len(chunks) + 1, np.int32)
+        np.cumsum(lengths, out=cu_seqlens[1:])
+        num_rows = int(cu_seqlens[-1])
+        token_ids = np.fromiter(chain.from_iterable(chunk.token_ids for chunk in chunks), np.int32, num_rows)
+        sequence = np.repeat(np.arange(len(chunks)), lengths)
+        first = np.array([chunk.first_position for chunk in chunks], np.int32)
+        positions = np.arange(num_rows, dtype=np.int32) + (first - cu_seqlens[:-1])[sequence]
+        writes = positions >= np.array([chunk.write_from for chunk in chunks], np.int32)[sequence]
+        blocks, offsets = np.divmod(positions, self._block_size)
+        tables = self._tables.update([chunk.block_tables for chunk in chunks])
+        slots = tuple(
+            np.where(writes, table[sequence, blocks].astype(np.int64) * self._block_size + offsets, -1)
+            for table in tables
+        )
+        return token_ids, StepInputs(positions, cu_seqlens, tables, slots)

@@ -1,0 +1,119 @@
+"""`ModelRunner`: executes step plans on a decoder.
+
+A step flattens the chunks, runs the decoder over all their tokens, computes logits for the rows that
+someone reads, and reads them in the plan's order: first the rows of prompt log-probabilities, then those
+that sample. It knows nothing of requests beyond the plan, and keeps nothing between steps but the arrays
+made from unchanged block tables.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from ratoon.device.model.decoder import Decoder
+from ratoon.device.ops.protocol import Floats
+from ratoon.device.runner.batch import BatchBuilder
+from ratoon.device.sampling.logprobs import top_logprobs
+from ratoon.device.sampling.sampler import sample
+from ratoon.step import ChunkResult, Logprobs, SampleSpec, ScheduledChunk, StepPlan, StepResult
+
+LOGIT_ROWS = 64
+"""Rows whose logits are held at once: a prompt's worth of them would be larger than the model."""
+
+LogitsObserver = Callable[[int, int, Floats], None]
+"""Called with request id, position and the logits [vocab] that follow it, for every row that samples."""
+
+
+class ModelRunner:
+    """The `Runner` of a real model."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        *,
+        num_groups: int,
+        block_size: int,
+        observe_logits: LogitsObserver | None = None,
+    ) -> None:
+        self._decoder = decoder
+        self._batch = BatchBuilder(num_groups=num_groups, block_size=block_size)
+        self._observe_logits = observe_logits
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        """Write the K/V of every chunk and sample where asked.
+
+        Raises `EngineError` where the model computes logits that are not finite.
+        """
+        token_ids, inputs = self._batch.build(plan)
+        starts = inputs.cu_seqlens.tolist()
+        rows = [
+            row for chunk, start in zip(plan.chunks, starts, strict=False) for row in _rows_read(chunk, start)
+        ]
+        hidden = self._decoder(token_ids, inputs, np.array(rows, np.intp))
+        logits = self._logits(hidden)
+        return StepResult(plan.step_id, tuple(self._read(chunk, logits) for chunk in plan.chunks))
+
+    def _logits(self, hidden: Floats) -> Iterator[Floats]:
+        for start in range(0, len(hidden), LOGIT_ROWS):
+            yield from self._decoder.logits(hidden[start : start + LOGIT_ROWS])
+
+    def _read(self, chunk: ScheduledChunk, logits: Iterator[Floats]) -> ChunkResult:
+        """Take the chunk's rows of logits, as many as `_rows_read` named."""
+        prompt_logprobs: tuple[Logprobs, ...] = ()
+        if chunk.prompt_logprobs is not None:
+            num_best = chunk.prompt_logprobs
+            prompt_logprobs = tuple(
+                top_logprobs(next(logits), num_best, target) for target in chunk.prompt_targets
+            )
+        if chunk.sample is None:
+            return ChunkResult(chunk.request_id, prompt_logprobs=prompt_logprobs)
+        token_ids, logprobs = self._sample(chunk, chunk.sample, logits)
+        return ChunkResult(chunk.request_id, token_ids, len(token_ids) - 1, logprobs, prompt_logprobs)
+
+    def _sample(
+        self, chunk: ScheduledChunk, spec: SampleSpec, logits: Iterator[Floats]
+    ) -> tuple[tuple[int, ...], tuple[Logprobs, ...]]:
+        """Sample after the last known token and after each draft that was guessed right.
+
+        A draft is accepted if it is the very token that is sampled in its place, so drafts change no
+        output: a sampled token is drawn from the same distribution, with the same random number, as without
+        them.
+        """
+        num_drafts, num_best = chunk.num_drafts, spec.params.logprobs
+        drafts = chunk.token_ids[len(chunk.token_ids) - num_drafts :]
+        last_known = chunk.first_position + len(chunk.token_ids) - num_drafts - 1
+        tokens: list[int] = []
+        logprobs: list[Logprobs] = []
+        for i, row in enumerate(islice(logits, num_drafts + 1)):
+            if tokens != list(drafts[:i]):
+                continue  # follows a draft that was wrong
+            if self._observe_logits is not None:
+                self._observe_logits(chunk.request_id, last_known + i, row)
+            tokens.append(sample(row, _after(spec, tokens)))
+            if num_best is not None:
+                logprobs.append(top_logprobs(row, num_best, tokens[-1]))
+        return tuple(tokens), tuple(logprobs)
+
+
+def _rows_read(chunk: ScheduledChunk, start: int) -> Iterator[int]:
+    """Rows of the step, counting from the chunk's first, whose logits are read; a row may be read twice."""
+    if chunk.prompt_logprobs is not None:
+        yield from range(start, start + len(chunk.prompt_targets))
+    if chunk.sample is not None:
+        end = start + len(chunk.token_ids)
+        yield from range(end - 1 - chunk.num_drafts, end)
+
+
+def _after(spec: SampleSpec, tokens: list[int]) -> SampleSpec:
+    """Return the spec that holds once `tokens` have been generated."""
+    if not tokens:
+        return spec
+    num_generated = spec.num_generated + len(tokens)
+    return replace(
+        spec,
+        num_generated=num_generated,
+        output_token_ids=spec.output_token_ids + tuple(tokens),
+        banned_token_ids=spec.banned_token_ids if num_generated < spec.params.min_tokens else (),
+    )

@@ -1,0 +1,22 @@
+"""`best_token`: the highest of a row of logits, and the check that the row is sound."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratoon.errors import EngineError
+
+
+def best_token(logits: NDArray[np.float32]) -> int:
+    """Return the token with the highest logit, the lowest id among equals.
+
+    Raises `EngineError` where the row holds a NaN or its maximum is infinite: argmax stops at a NaN.
+    """
+    best = int(logits.argmax())
+    if not math.isfinite(logits[best]):
+        raise EngineError(
+            "The model computed logits that are not finite numbers.",
+            hint="The weights may be damaged, or a float16 KV cache too narrow for this model: try float32.",
+        )
+    return best

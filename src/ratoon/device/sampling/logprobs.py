@@ -1,0 +1,31 @@
+"""Log-probabilities as they are reported.
+
+They are of the model's own distribution: natural logarithms of the softmax of the logits as computed,
+before bias, penalties, temperature and filters (what vLLM calls raw logprobs).
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratoon.device.sampling.best_token import best_token
+from ratoon.step import Logprobs
+
+
+def top_logprobs(logits: NDArray[np.float32], num_best: int, token_id: int) -> Logprobs:
+    """Return the `num_best` best tokens of logits [vocab], lowest id first among equals, and `token_id`."""
+    top = logits[best_token(logits)]
+    log_sum = float(top) + math.log(np.exp(logits - top).sum(dtype=np.float64))
+    tokens = _best(logits, min(num_best, len(logits)))
+    if token_id not in tokens:
+        tokens.append(token_id)
+    return tuple((token, float(logits[token]) - log_sum) for token in tokens)
+
+
+def _best(logits: NDArray[np.float32], count: int) -> list[int]:
+    if count == 0:
+        return []
+    candidates = np.flatnonzero(logits >= np.partition(logits, -count)[-count])
+    order = np.argsort(-logits[candidates], kind="stable")
+    return [int(token) for token in candidates[order[:count]]]

@@ -1,0 +1,86 @@
+"""`EngineConfig`: every setting of an engine, checked when it is made.
+
+Names are vLLM's where they mean the same. The defaults are for a small machine: a few cores, a few gigabytes.
+What a setting means and why it is what it is stands in the field's metadata; the command line finds it there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Self
+
+from ratoon.errors import InvalidParameterError
+
+MEBIBYTE = 1 << 20
+
+
+def _setting(default: Any, doc: str, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"doc": doc, "choices": choices})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Raises `InvalidParameterError` naming the first setting that is out of its range."""
+
+    max_model_len: int | None = _setting(
+        None, "longest request, prompt and output together, in tokens (default: the model's context)"
+    )
+    max_num_seqs: int = _setting(
+        32, "most requests that run in one step; beyond a few tens a CPU is busy and every answer gets slower"
+    )
+    max_num_batched_tokens: int = _setting(
+        256, "most tokens computed in one step; more gain little, and answers in progress wait for them"
+    )
+    block_size: int = _setting(
+        16, "tokens per KV block; prefixes are shared in whole blocks, and smaller ones cost more bookkeeping"
+    )
+    enable_prefix_caching: bool = _setting(True, "keep the blocks of earlier requests and reuse them")
+    kv_cache_bytes: int = _setting(
+        512 * MEBIBYTE, "memory for KV blocks, a hard limit; what is never used is never touched"
+    )
+    kv_cache_dtype: str = _setting("f16", "storage of K and V; f32 takes twice the memory", ("f16", "f32"))
+    threads: int | None = _setting(
+        None, "threads of the native ops; results do not depend on it (default: one per core)"
+    )
+    share_in_flight: bool = _setting(True, "let requests build on blocks others compute in the same step")
+    eviction: str = _setting("lru", "which idle block is forgotten first: the least recently used", ("lru",))
+    seed: int | None = _setting(
+        None, "where the seeds of requests without one come from (default: different in each run)"
+    )
+    ops: str = _setting(
+        "auto",
+        "the arithmetic: native (C++), reference (NumPy, slow), or auto: native where it was built",
+        ("auto", "native", "reference"),
+    )
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            _check(setting.name, getattr(self, setting.name), setting.default, setting.metadata["choices"])
+        if self.threads is not None and self.threads > 1024:
+            raise InvalidParameterError(f"threads must be at most 1024, not {self.threads}.")
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Self:
+        """Make a config from keywords. An unknown name is an error that hints at the nearest known one."""
+        known = [setting.name for setting in fields(cls)]
+        for name in settings:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
+                raise InvalidParameterError(f"There is no engine setting {name}.", hint=hint)
+        return cls(**settings)  # type: ignore[arg-type]  # checked in __post_init__
+
+
+def _check(name: str, value: object, default: object, choices: tuple[str, ...]) -> None:
+    if value is None and default is None:
+        return
+    if choices:
+        if value not in choices:
+            raise InvalidParameterError(f"{name} must be {' or '.join(choices)}, not {value!r}.")
+    elif isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise InvalidParameterError(f"{name} must be true or false, not {value!r}.")
+    else:
+        least = 0 if name == "seed" else 1
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InvalidParameterError(f"{name} must be a whole number of at least {least}, not {value!r}.")

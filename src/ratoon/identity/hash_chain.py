@@ -1,0 +1,86 @@
+"""`HashChain`: the known tokens of one request and the hashes of its full blocks.
+
+`h[i] = H(h[i-1], tokens of block i, extras of block i)` with `h[-1]` the root. A block is hashed once, when its last
+token is appended, and the chain lives as long as its request, through preemption and resumption. That a hash is known
+says nothing about KV: computing and committing are for others.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable
+
+from ratoon.errors import InvalidParameterError
+from ratoon.identity.digest import DIGEST_SIZE, digest
+from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
+
+_TOKEN_CODE = "I"
+_TOKEN_SIZE = 4
+assert array(_TOKEN_CODE).itemsize == _TOKEN_SIZE, "token ids are hashed as 32-bit integers"
+
+
+class HashChain:
+    """Tokens, block hashes and token records of one request; only `append` changes them.
+
+    `tokens` holds every known token id. `block_hashes[i]` and `block_tokens[i]` are the hash and the bytes (32-bit
+    little-endian ids) of full block i. Read them freely, change nothing.
+    """
+
+    __slots__ = ("block_hashes", "block_size", "block_tokens", "extra_keys", "root", "tokens")
+
+    def __init__(
+        self, root: bytes, block_size: int, extra_keys: ExtraKeys = NO_EXTRAS, tokens: Iterable[int] = ()
+    ) -> None:
+        assert len(root) == DIGEST_SIZE, "a root is a digest"
+        assert block_size > 0, "a block holds tokens"
+        self.root = root
+        self.block_size = block_size
+        self.extra_keys = extra_keys
+        self.tokens = array(_TOKEN_CODE)
+        self.block_hashes: list[bytes] = []
+        self.block_tokens: list[bytes] = []
+        self.append(tokens)
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens."""
+        return len(self.tokens)
+
+    def append(self, tokens: Iterable[int]) -> None:
+        """Add known tokens and hash each block that they fill.
+
+        Raises `InvalidParameterError` for anything but integers from 0 to 2**32 - 1; the chain is then unchanged.
+        """
+        try:
+            new = array(_TOKEN_CODE, tokens)
+        except (OverflowError, TypeError) as error:
+            raise InvalidParameterError("a token id is not an integer from 0 to 4294967295") from error
+        self.tokens.extend(new)
+        if len(self.tokens) // self.block_size > len(self.block_hashes):
+            self._hash_full_blocks()
+
+    def _hash_full_blocks(self) -> None:
+        size = self.block_size
+        first = len(self.block_hashes)
+        last = len(self.tokens) // size
+        new = self.tokens[first * size : last * size]
+        if sys.byteorder == "big":
+            new.byteswap()
+        data = new.tobytes()
+        width = size * _TOKEN_SIZE
+        records = [data[i : i + width] for i in range(0, len(data), width)]
+
+        # Past the last media item every block has the same extras, so only the blocks before it encode their own.
+        extras = self.extra_keys
+        special = max(0, min(last, -(-extras.uniform_from // size)) - first)
+        parent = self.block_hashes[-1] if self.block_hashes else self.root
+        count = struct.pack("<I", size)
+        for i, record in enumerate(records[:special], first):
+            parent = digest(parent + count + record + extras.encode_block(i * size, (i + 1) * size))
+            self.block_hashes.append(parent)
+        tail = extras.encode_block(extras.uniform_from, extras.uniform_from)
+        add_hash = self.block_hashes.append
+        for record in records[special:]:
+            parent = digest(parent + count + record + tail)
+            add_hash(parent)
+        self.block_tokens += records

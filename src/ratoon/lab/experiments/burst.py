@@ -1,0 +1,122 @@
+"""`Burst`: many requests over few prefixes; conversations; documents asked in two orders.
+
+Each workload gets a server started for it, with a pool too small for all documents at once, so that order matters.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ratoon.errors import InvalidParameterError
+from ratoon.lab.answer import Answer
+from ratoon.lab.bench import Bench
+from ratoon.lab.experiments.workload import Workload, run_workload
+from ratoon.lab.load import Session, Turn, poisson_offsets, single
+from ratoon.lab.target import ServerSetup
+from ratoon.lab.token_source import TokenSource
+
+WORKLOADS = ("prefixes", "conversations", "documents")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """The settings, named as in the load tools of vLLM and SGLang where they have one."""
+
+    workloads: tuple[str, ...] = WORKLOADS
+    num_prompts: int = 32
+    num_prefixes: int = 4
+    prefix_len: int = 512
+    suffix_len: int = 64
+    output_len: int = 16
+    request_rate: tuple[float, ...] = (math.inf, 2.0)
+    max_concurrency: int | None = None
+    num_clients: int = 6
+    num_rounds: int = 4
+    num_documents: int = 6
+    document_length: int = 1_024
+    repeat_count: int = 3
+    repeat_mode: tuple[str, ...] = ("tile", "interleave")
+    max_total_tokens: int = 4_608
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.num_prefixes > self.num_prompts:
+            raise InvalidParameterError(f"{self.num_prompts} prompts cannot have {self.num_prefixes} prefixes.")
+
+    def measure(self, bench: Bench) -> None:
+        """Run the workloads that are not done yet."""
+        setup = ServerSetup(pool_tokens=self.max_total_tokens)
+        for name in self.names():
+            run_workload(bench, name, setup, self.seed, self._make)
+
+    def names(self) -> list[str]:
+        """Return the names of the workloads in the order in which they run."""
+        names: list[str] = []
+        if "prefixes" in self.workloads:
+            names += [f"prefixes, {_rate(rate)}" for rate in self.request_rate]
+        if "conversations" in self.workloads:
+            names.append("conversations")
+        if "documents" in self.workloads:
+            names += [f"documents, {mode}" for mode in self.repeat_mode]
+        return names
+
+    def _make(self, name: str, source: TokenSource) -> Workload:
+        kind, _, variant = name.partition(", ")
+        if kind == "prefixes":
+            return self._prefixes(source, next(rate for rate in self.request_rate if _rate(rate) == variant))
+        if kind == "conversations":
+            return self._conversations(source)
+        return self._documents(source, variant)
+
+    def _prefixes(self, source: TokenSource, rate: float) -> Workload:
+        """Request k asks about prefix k mod G, as requests to several applications mix."""
+        prefixes = [source.tokens(f"{rate}/prefix/{index}", self.prefix_len) for index in range(self.num_prefixes)]
+        suffixes = source.parting(f"{rate}/suffixes", [self.suffix_len] * self.num_prompts)
+        sessions = [
+            single(self._turn(f"request {index}", prefixes[index % self.num_prefixes] + suffix))
+            for index, suffix in enumerate(suffixes)
+        ]
+        return Workload(sessions, poisson_offsets(len(sessions), rate, self.seed), self.max_concurrency)
+
+    def _conversations(self, source: TokenSource) -> Workload:
+        """All clients talk at once, with one system prompt; a turn's prompt holds all that was said before."""
+        system = source.tokens("system", self.prefix_len)
+        sessions = [self._conversation(source, client, system) for client in range(self.num_clients)]
+        return Workload(sessions, [0.0] * len(sessions), self.max_concurrency, turns=self.num_clients * self.num_rounds)
+
+    def _conversation(self, source: TokenSource, client: int, system: list[int]) -> Session:
+        history = list(system)
+        for round_ in range(self.num_rounds):
+            label = f"client {client} turn {round_}"
+            history += source.tokens(label, self.suffix_len)
+            answer: Answer = yield self._turn(label, history)
+            # Where the server does not tell the ids of its reply, another reply stands in: it is no prefix then.
+            history += answer.output_ids or source.tokens(f"{label} reply", self.output_len)
+
+    def _documents(self, source: TokenSource, mode: str) -> Workload:
+        """Tile asks A B C A B C, interleave A A B B C C; one request at a time unless told otherwise."""
+        documents = range(self.num_documents)
+        rounds = range(self.repeat_count)
+        order = (
+            [(document, round_) for round_ in rounds for document in documents]
+            if mode == "tile"
+            else [(document, round_) for document in documents for round_ in rounds]
+        )
+        return Workload(
+            [single(turn) for turn in self._document_turns(source, mode, order)],
+            [0.0] * len(order),
+            self.max_concurrency or 1,
+        )
+
+    def _document_turns(self, source: TokenSource, mode: str, order: list[tuple[int, int]]) -> Iterator[Turn]:
+        for document, round_ in order:
+            text = source.tokens(f"{mode}/document/{document}", self.document_length)
+            questions = source.parting(f"{mode}/questions/{document}", [self.suffix_len] * self.repeat_count)
+            yield self._turn(f"document {document} question {round_}", text + questions[round_])
+
+    def _turn(self, label: str, prompt: list[int]) -> Turn:
+        return Turn(label, tuple(prompt), self.output_len)
+
+
+def _rate(rate: float) -> str:
+    return "at once" if rate == math.inf else f"Poisson {rate:g}/s"

@@ -1,0 +1,55 @@
+"""`Pair`: two requests share a long prefix and differ in the question.
+
+Each repetition has a prefix of its own, so its first request is cold on a server that keeps running.
+"""
+
+from dataclasses import dataclass
+
+from ratoon.errors import InvalidParameterError
+from ratoon.lab.bench import Bench, warm_up
+from ratoon.lab.target import ServerSetup
+from ratoon.lab.token_source import TokenSource
+
+ROLES = ("first", "second")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The settings; the defaults have the published shape: 1,727 and 1,729 tokens that share 107 blocks of 16."""
+
+    prompt_lens: tuple[int, int] = (1_727, 1_729)
+    prefix_len: int = 1_720
+    output_len: int = 16
+    repetitions: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.prefix_len >= min(self.prompt_lens):
+            raise InvalidParameterError(
+                f"A prefix of {self.prefix_len} tokens leaves no question in a prompt of {min(self.prompt_lens)}."
+            )
+
+    def measure(self, bench: Bench) -> None:
+        """Measure the repetitions that are not done yet."""
+        with bench.servers.start(ServerSetup()) as target:
+            source = TokenSource(self.seed, target.vocabulary)
+            warm_up(target, source)
+            for repetition in range(self.repetitions):
+                bench.progress("pairs", repetition, self.repetitions)
+                if bench.store.done(f"{repetition}/second"):
+                    continue
+                # A repetition that was cut short comes again with another prefix: the server may know the first.
+                attempt = sum(row["key"] == f"{repetition}/first" for row in bench.store.rows)
+                label = f"pair/{repetition}/{attempt}"
+                prefix = source.tokens(label, self.prefix_len)
+                questions = source.parting(label, [length - self.prefix_len for length in self.prompt_lens])
+                for role, question in zip(ROLES, questions, strict=True):
+                    bench.ask(
+                        target,
+                        prefix + question,
+                        self.output_len,
+                        key=f"{repetition}/{role}",
+                        attempt=attempt,
+                        cell={"request": role},
+                    )
+            bench.progress("pairs", self.repetitions, self.repetitions)

@@ -1,0 +1,97 @@
+"""`Request`: one prompt on its way to one answer."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ratoon.identity.hash_chain import HashChain
+from ratoon.request.finish import Usage
+from ratoon.request.sampling_params import SamplingParams
+
+
+class RequestStatus(Enum):
+    """Where a request stands."""
+
+    WAITING = "waiting"  # holds no blocks: newly arrived or preempted
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Made by whoever brings the prompt; from `Scheduler.add` on the scheduler is the only writer.
+
+    The chain holds the prompt, then the output as it becomes known. `priority` is as in vLLM: lower numbers come first,
+    equal ones in order of arrival. Without `read_cache` every position is computed afresh; without `write_cache` nothing
+    of the request can be found by others. `n` answers to one prompt are n requests.
+    """
+
+    id: int
+    chain: HashChain
+    params: SamplingParams
+    seed: int
+    priority: int = 0
+    read_cache: bool = True
+    write_cache: bool = True
+
+    num_prompt_tokens: int = field(init=False)
+    reads_cache: bool = field(init=False)
+    """Whether committed blocks may be used; log-probabilities of the prompt need every position computed."""
+    needs_history: bool = field(init=False)
+    """Whether sampling looks at the tokens so far (penalties)."""
+
+    # Fixed at arrival.
+    arrival: int = field(default=0, init=False)
+    stop_ids: frozenset[int] = field(default=frozenset(), init=False)
+    token_limit: int = field(default=0, init=False)
+    """Known tokens, prompt included, at which the answer ends whatever its last token is."""
+
+    # Progress. All but the status and `block_tables` survive preemption only where the comment says so.
+    status: RequestStatus = field(default=RequestStatus.WAITING, init=False)
+    num_computed: int = field(default=0, init=False)
+    """Positions whose KV is written or taken from the cache; 0 again after preemption."""
+    num_reserved: int = field(default=0, init=False)
+    """Positions with a slot in the block tables; 0 again after preemption."""
+    block_tables: tuple[tuple[int, ...], ...] = field(default=(), init=False)
+    drafts: tuple[int, ...] = field(default=(), init=False)
+    """Guessed tokens to verify in the next step; a drafter puts them here between steps."""
+
+    # Accounts, kept through preemption. Each prompt position counts once, by how it was first obtained.
+    num_accounted: int = field(default=0, init=False)
+    """Prompt positions that were obtained at least once."""
+    num_cached: int = field(default=0, init=False)
+    """Those of them that came from the cache."""
+    prompt_logprobs: list[tuple[tuple[int, float], ...]] = field(default_factory=list, init=False)
+    """Collected until the first output token, then handed over with it; starts anew after preemption."""
+
+    # Moments on the engine's clock, in seconds.
+    arrival_s: float = field(default=0.0, init=False)
+    first_scheduled_s: float | None = field(default=None, init=False)
+    first_token_s: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        params = self.params
+        self.num_prompt_tokens = self.chain.num_tokens
+        self.reads_cache = self.read_cache and params.prompt_logprobs is None
+        self.needs_history = (
+            params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
+        )
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What comes first among requests: the smaller rank."""
+        return self.priority, self.arrival
+
+    @property
+    def num_known(self) -> int:
+        """Tokens of prompt and output."""
+        return len(self.chain.tokens)
+
+    @property
+    def num_generated(self) -> int:
+        """Output tokens."""
+        return len(self.chain.tokens) - self.num_prompt_tokens
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens up to now."""
+        return Usage(self.num_prompt_tokens, self.num_cached, self.num_generated)

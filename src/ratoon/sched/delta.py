@@ -1,0 +1,27 @@
+"""`RequestDelta`: what one step changed for one request, as its reader sees it."""
+
+from dataclasses import dataclass
+
+from ratoon.errors import EngineError
+from ratoon.request.finish import FinishReason, Timings, Usage
+from ratoon.step import Logprobs
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDelta:
+    """New tokens of a request, its end, or both.
+
+    `token_ids` are the new output tokens, a stop token included. `logprobs` has one entry per new token if asked for.
+    `prompt_logprobs` comes with the first token if asked for: one entry per prompt position, None for the first.
+    The last delta of a request, and only that, has a `finish_reason`, `usage` and `timings`, and after a failed step
+    an `error`.
+    """
+
+    request_id: int
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[Logprobs, ...] = ()
+    prompt_logprobs: tuple[Logprobs | None, ...] = ()
+    finish_reason: FinishReason | None = None
+    usage: Usage | None = None
+    timings: Timings | None = None
+    error: EngineError | None = None

@@ -1,0 +1,107 @@
+"""Limits: how much one request, one tenant and all of them together may ask for, and the gate that counts.
+
+A limit is either a property of the request (too long, too large: it can never be served, 400 or 413) or of
+the moment (too many at once: try again, 429 with `Retry-After`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from math import ceil
+
+from ratoon.errors import InvalidParameterError
+from ratoon.server.api_error import ApiError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantLimits:
+    """What one tenant may use; None is no limit besides the engine's own. Raises `InvalidParameterError`."""
+
+    max_concurrent_requests: int | None = None
+    max_prompt_tokens: int | None = None
+    max_output_tokens: int | None = None
+    request_deadline_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What all tenants together may use, and how long one body may be. Raises `InvalidParameterError`."""
+
+    max_body_bytes: int = 4 << 20
+    max_concurrent_requests: int = 256
+    max_queued_requests: int = 256
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+
+
+def _check_positive(limits: TenantLimits | ServerLimits) -> None:
+    for limit in fields(limits):
+        value = getattr(limits, limit.name)
+        if value is None and limit.default is None:
+            continue
+        number = (int, float) if limit.name.endswith("_s") else int
+        if isinstance(value, bool) or not isinstance(value, number) or not 0 < value < float("inf"):
+            raise InvalidParameterError(f"{limit.name} must be a number above zero, not {value!r}.")
+
+
+class Gate:
+    """Counts requests in flight and turns away what is too much. Used from the event loop only.
+
+    A request for several answers (`n`, a list of prompts) counts once per answer, since that is what the
+    engine runs. `num_waiting` tells how many of them the scheduler has not begun; `seconds_per_answer` how
+    long one took lately.
+    """
+
+    def __init__(
+        self, limits: ServerLimits, *, num_waiting: Callable[[], int], max_running: Callable[[], int]
+    ) -> None:
+        self._limits = limits
+        self._num_waiting = num_waiting
+        self._max_running = max_running
+        self._by_tenant: Counter[str] = Counter()
+        self._seconds_per_answer = 1.0
+
+    @property
+    def num_in_flight(self) -> int:
+        """Answers being made or waiting."""
+        return self._by_tenant.total()
+
+    @contextmanager
+    def admit(self, tenant: str, limits: TenantLimits, num_answers: int) -> Iterator[None]:
+        """Hold `num_answers` places while the context lasts.
+
+        Raises `ApiError`, 400 for never and 429 for not now.
+        """
+        own = limits.max_concurrent_requests
+        for limit in (own, self._limits.max_concurrent_requests):
+            if limit is not None and num_answers > limit:
+                raise ApiError(
+                    400, f"One request may ask for at most {limit} answers here.", code="too_many_answers"
+                )
+        if own is not None and self._by_tenant[tenant] + num_answers > own:
+            raise self._busy(f"You have {own} requests running, which is your limit.")
+        if self.num_in_flight + num_answers > self._limits.max_concurrent_requests:
+            raise self._busy("The server is busy with as many requests as it takes at once.")
+        if self._num_waiting() >= self._limits.max_queued_requests:
+            raise self._busy("The server's queue is full.")
+        self._by_tenant[tenant] += num_answers
+        try:
+            yield
+        finally:
+            self._by_tenant[tenant] -= num_answers
+            if not self._by_tenant[tenant]:
+                del self._by_tenant[tenant]
+
+    def finished(self, e2e_s: float) -> None:
+        """Learn how long an answer takes, for `Retry-After`."""
+        self._seconds_per_answer += (e2e_s - self._seconds_per_answer) / 16
+
+    def _busy(self, message: str) -> ApiError:
+        rounds = 1 + self._num_waiting() / max(1, self._max_running())
+        seconds = min(60, max(1, ceil(rounds * self._seconds_per_answer)))
+        return ApiError(429, message, code="rate_limit_exceeded", headers={"Retry-After": str(seconds)})

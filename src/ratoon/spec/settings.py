@@ -1,0 +1,55 @@
+"""`Settings`: a model's metadata, read with its types checked."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
+
+
+class Settings:
+    """Key-values of one model, all under one prefix. An absent key and a null are the same: the default, or an error."""
+
+    def __init__(self, values: Mapping[str, object], model: Path, prefix: str = "") -> None:
+        self._values = values
+        self._model = model
+        self._prefix = prefix
+
+    def get(self, key: str) -> object:
+        """Return whatever is there, or None."""
+        return self._values.get(self._prefix + key)
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """Return a whole number of at least 0."""
+        value = self._or_default(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self.corrupt(f"{self._prefix}{key} is {value!r}, not a whole number")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        """Return a number."""
+        value = self._or_default(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.corrupt(f"{self._prefix}{key} is {value!r}, not a number")
+        return float(value)
+
+    def table(self, key: str) -> "Settings":
+        """Return the settings under a key; none where it is absent."""
+        value = self.get(key) or {}
+        if not isinstance(value, dict):
+            self.corrupt(f"{self._prefix}{key} is not a table")
+        return Settings(value, self._model)
+
+    def corrupt(self, what: str) -> NoReturn:
+        """Raise `CorruptCheckpointError`: the model contradicts itself."""
+        raise CorruptCheckpointError(f"{self._model} cannot be right: {what}.")
+
+    def unsupported(self, what: str) -> NoReturn:
+        """Raise `UnsupportedModelError`: the model needs what is not implemented."""
+        raise UnsupportedModelError(f"{self._model} has {what}, which is not implemented.")
+
+    def _or_default(self, key: str, default: object) -> object:
+        value = self.get(key)
+        if value is None and default is None:
+            self.corrupt(f"it lacks {self._prefix}{key}")
+        return default if value is None else value

@@ -1,0 +1,67 @@
+"""Progress of long work: who reports it, and how a terminal shows it.
+
+Rooms that take long accept a `Progress` and call it; they know nothing of terminals. Where the standard error
+stream is a terminal, `TerminalProgress` draws one bar per stage with `tqdm`, whose only home is this file.
+"""
+
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Never, Self
+
+from tqdm import tqdm
+
+Progress = Callable[[str, int, int], None]
+"""Called, perhaps often, as `progress(stage, done, total)`: a few words, and counts in units of the stage."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+class TerminalProgress:
+    """A `Progress` that draws bars on stderr, and nothing where stderr is not a terminal.
+
+    A bar disappears when its stage is done. Leaving the context clears a bar that an error left behind.
+    """
+
+    def __init__(self, *, unit: str = "", enabled: bool | None = None) -> None:
+        self._enabled = sys.stderr.isatty() if enabled is None else enabled
+        self._unit = unit
+        self._stage: str | None = None
+        self._bar: tqdm[Never] | None = None
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Move the bar of this stage."""
+        if not self._enabled:
+            return
+        if stage != self._stage:
+            self.close()
+            self._stage = stage
+            self._bar = tqdm(
+                desc=stage,
+                total=total,
+                unit=self._unit,
+                unit_scale=self._unit == "B",
+                leave=False,
+                file=sys.stderr,
+                delay=0.2,
+            )
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+        if done >= total:
+            self.close()
+
+    def close(self) -> None:
+        """Clear the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
