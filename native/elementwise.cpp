@@ -21,7 +21,7 @@ void quantise(const float* x, std::int64_t row, const QuantTiles& tiles) {
     for (std::int64_t g = 0; g < tiles.groups; ++g, x += kGroup, group += height * QuantTiles::kRowBytes) {
         const Vec a = load(x), b = load(x + 16);
         const float peak = largest(max(abs(a), abs(b)));
-        const bool normal = !(peak < 1e-30f);  // below, 127 / peak would overflow; not a number stays what it is
+        const bool normal = peak > 1e-30f;  // below, 127 / peak would overflow
         const Vec inverse = set1(normal ? 127.0f / peak : 0.0f);
         const float scale = normal ? peak / 127.0f : 0.0f;
 

@@ -59,6 +59,9 @@ struct Query {
     std::int64_t first_record;  // of its partial results, one per span; -1 where one unit sees all of its spans
 };
 
+static inline std::int32_t first_span(const Query& query) { return query.first_visible / kSpan; }
+static inline std::int32_t num_spans(const Query& query) { return (query.end - 1) / kSpan - first_span(query) + 1; }
+
 // Queries whose block tables agree over some spans: the keys and values are read once for all of them.
 struct Unit {
     std::int32_t first_query;
@@ -82,7 +85,7 @@ struct AttentionCall {
     const std::int32_t* tables;
     std::int64_t table_width;
     float* out;             // [row][head][dim]
-    float* record_values;   // [record][head][dim]
+    float* record_values;   // [record][head][dim, rounded up to whole lanes]
     float* record_weights;  // [record][head][2]: largest score, sum of weights
 };
 
@@ -110,7 +113,7 @@ struct Kernels {
     std::int64_t (*attend_scratch_bytes)(const AttentionCall& call);
     void (*attend)(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8_t* scratch);
     // Merge the records of one query in the order of its spans.
-    void (*merge)(const AttentionCall& call, const Query& query, int head);
+    void (*merge)(const AttentionCall& call, const Query& query, int head, float* scratch);
 };
 
 namespace portable {

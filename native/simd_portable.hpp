@@ -7,7 +7,7 @@
 namespace ratoon::portable {
 
 constexpr const char* kName = "portable";
-constexpr int kTileHeight = 4;
+constexpr int kTileHeight = 2;
 constexpr int kFloatRows = 4;
 
 // ---- sixteen floats

@@ -9,14 +9,15 @@ from typing import Protocol
 class EvictionPolicy(Protocol):
     """Keeps the idle blocks (keyed, unused) in the order in which they will be evicted.
 
-    The pool calls `add` when blocks fall idle, `remove` when a hit takes them up again, `evict` when it has no block
-    without a key left. A policy holds exactly the blocks added and neither removed nor evicted since; it never sees a block
-    twice without one of these between, is never asked for more than it holds, and does nothing to the blocks themselves.
-    It may use what it saw of a block before, but the id of an evicted block comes back with other content.
+    The pool calls `add` when blocks fall idle, `remove` when a hit takes them up again, `evict` when it has
+    no block without a key left. A policy holds exactly the blocks added and neither removed nor evicted
+    since; it never sees a block twice without one of these between, is never asked for more than it holds,
+    and does nothing to the blocks themselves. It may use what it saw of a block before, but the id of an
+    evicted block comes back with other content.
     """
 
     def add(self, block_ids: Iterable[int]) -> None:
-        """Take in blocks that just fell idle, all at once; the first of them should go before the later ones."""
+        """Take in blocks that fell idle together; the first of them should go before the later ones."""
         ...
 
     def remove(self, block_ids: Iterable[int]) -> None:
@@ -42,7 +43,8 @@ class LeastRecentlyUsed:
 
     def add(self, block_ids: Iterable[int]) -> None:
         """Append, in the given order."""
-        self._order.update(dict.fromkeys(block_ids))
+        for block_id in block_ids:
+            self._order[block_id] = None
 
     def remove(self, block_ids: Iterable[int]) -> None:
         """Take out of the middle."""

@@ -21,8 +21,9 @@ class CacheGroup:
     def longest_hit(self, found: Sequence[int], num_blocks: int, num_tokens: int) -> int:
         """Return the greatest length, at most `num_blocks`, at which this group allows a hit.
 
-        `found[i]` is a block that holds logical block i, 0 where there is none. A hit of some length is allowed if
-        every block that the first query after it sees is there; after a hit on all `num_tokens` that is the last token.
+        `found[i]` is a block that holds logical block i, 0 where there is none. A hit of some length is
+        allowed if every block that the first query after it sees is there; after a hit on all `num_tokens`
+        that is the last token.
         """
         if self.window is None:
             try:
@@ -42,8 +43,9 @@ class CacheGroup:
     def max_blocks(self, num_tokens: int, max_chunk: int) -> int:
         """Return how many blocks one request holds at most while it grows to `num_tokens`.
 
-        `max_chunk` is the greatest number of tokens that it reserves ahead of what it has computed. A window needs the
-        blocks of the W - 1 tokens before such a chunk and of the chunk, wherever these begin in a block.
+        `max_chunk` is the greatest number of tokens that it reserves ahead of what it has computed. A
+        window needs the blocks of the W - 1 tokens before such a chunk and of the chunk, wherever these
+        begin in a block.
         """
         size = self._block_size
         in_all = -(-num_tokens // size)

@@ -1,8 +1,8 @@
 """`InFlight`: blocks that the step being planned will fill, shared before they are computed.
 
-Within a step every layer writes all K/V before any attention reads, so a request planned later in the step may build on a
-block that an earlier one of the same step computes. That holds for this step only: afterwards the block is
-committed, or, if the step failed, worthless to everyone who holds it.
+Within a step every layer writes all K/V before any attention reads, so a request planned later in the step
+may build on a block that an earlier one of the same step computes. That holds for this step only:
+afterwards the block is committed, or, if the step failed, worthless to everyone who holds it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class InFlight:
         block_hashes: Sequence[bytes],
         block_tokens: Sequence[bytes],
     ) -> None:
-        """Make blocks findable that `request_id` computes in this step. Of equal blocks the first announced is found."""
+        """Make blocks findable that `request_id` computes in this step; of equal ones the first is found."""
         blocks = self._blocks[group]
         entries = self._entries.setdefault(request_id, [])
         for block_id, block_hash, record in zip(block_ids, block_hashes, block_tokens, strict=True):

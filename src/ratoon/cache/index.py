@@ -1,7 +1,7 @@
 """`BlockIndex`: from block hash to the blocks that hold it, for one cache group.
 
-The group and the hash together are the key; each group has its own index. A key usually has one block, so the first block
-of every key lies in one flat dictionary and only the rare further ones in another.
+The group and the hash together are the key; each group has its own index. A key usually has one block, so
+the first block of every key lies in one flat dictionary and only the rare further ones in another.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,15 +1,16 @@
 """`CacheManager`: the face of the cache, and the order in which its parts act.
 
-While a step is planned, the scheduler calls `match`, `reserve` and `announce` for one request after another; when the step
-has succeeded, `commit` for each of them; when it failed, `abandon` once. `release` ends a request's stay, preemption
-included. The manager is used from one thread and knows a request only by its number and its hash chain.
+While a step is planned, the scheduler calls `match`, `reserve` and `announce` for one request after
+another; when the step has succeeded, `commit` for each of them; when it failed, `abandon` once. `release`
+ends a request's stay, preemption included. The manager is used from one thread and knows a request only by
+its number and its hash chain.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
 from ratoon.cache.events import CacheEvent, CacheReset, EventLog
+from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
 from ratoon.cache.group import CacheGroup
 from ratoon.cache.in_flight import InFlight
 from ratoon.cache.match import BlockTables, Match, Matcher
@@ -19,6 +20,7 @@ from ratoon.cache.stats import CacheStats
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.hash_chain import HashChain
 from ratoon.spec.cache_group import CacheGroupSpec
+from ratoon.spec.kv_budget import blocks_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,10 @@ class ResetReport:
 class CacheManager:
     """All blocks, keys and tables. Sole writer of the tables, the epoch and the counter of resets.
 
-    `groups` share one pool of `num_blocks` block ids, of which id 0 is the null block. `share_in_flight` lets requests of one
-    step share what that step computes; without `enable_prefix_caching` nothing is keyed or matched.
-    With `record_events`, events are kept until `take_events` is called. Raises `InvalidParameterError`.
+    `groups` share one pool of `num_blocks` block ids, of which id 0 is the null block. `share_in_flight`
+    lets requests of one step share what that step computes; without `enable_prefix_caching` nothing is
+    keyed or matched. With `record_events`, events are kept until `take_events` is called. Raises
+    `InvalidParameterError`.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class CacheManager:
         record_events: bool = False,
     ) -> None:
         _check_geometry(groups, num_blocks, block_size)
+        self._specs = tuple(groups)
         self.block_size = block_size
         self.groups = tuple(CacheGroup(spec, block_size) for spec in groups)
         self.epoch = 0
@@ -58,7 +62,7 @@ class CacheManager:
         self.in_flight = InFlight(len(groups))
         self.requests: dict[int, RequestBlocks] = {}
         self.is_caching = enable_prefix_caching
-        self._is_sharing = enable_prefix_caching and share_in_flight
+        self.is_sharing = enable_prefix_caching and share_in_flight
         self._matcher = Matcher(self.groups, block_size, self.pool, self.in_flight, self.stats)
         self._sliding = [g for g, group in enumerate(self.groups) if group.window is not None]
 
@@ -75,33 +79,43 @@ class CacheManager:
     def blocks_for(self, num_tokens: int, max_chunk: int | None = None) -> int:
         """Return how many blocks a request that grows to `num_tokens` holds at most, over all groups.
 
-        `max_chunk` is the greatest number of tokens that it reserves ahead of what it has computed, None if it reserves
-        everything at once. A request fits into an otherwise empty cache if this is at most `usable_blocks`.
+        `max_chunk` is the greatest number of tokens that it reserves ahead of what it has computed, None if
+        it reserves everything at once. A request fits into an otherwise empty cache if this is at most
+        `usable_blocks`.
         """
-        chunk = num_tokens if max_chunk is None else min(max_chunk, num_tokens)
-        return sum(group.max_blocks(num_tokens, chunk) for group in self.groups)
+        return blocks_for(self._specs, self.block_size, num_tokens, max_chunk)
 
     def match(self, chain: HashChain, num_tokens: int) -> Match:
         """Find the longest prefix of the first `num_tokens` known tokens that is there in every group; pure.
 
-        Committed blocks are found, and those announced for the step being planned. The tokens of every block are compared
-        with the request's; a difference is counted and logged as a collision and taken for a miss. At most
-        `num_tokens` - 1 tokens count as cached.
+        Committed blocks are found, and those announced for the step being planned. The tokens of every
+        block are compared with the request's; a difference is counted and logged as a collision and taken
+        for a miss. At most `num_tokens` - 1 tokens count as cached.
         """
         assert 0 < num_tokens <= chain.num_tokens, "only known tokens can be matched"
         assert chain.block_size == self.block_size, "chain and cache cut the tokens alike"
         return self._matcher.find(chain, num_tokens, num_tokens // self.block_size if self.is_caching else 0)
 
     def reserve(
-        self, request_id: int, chain: HashChain, num_tokens: int, match: Match | None = None, *, keep_free: int = 0
+        self,
+        request_id: int,
+        chain: HashChain,
+        num_tokens: int,
+        match: Match | None = None,
+        *,
+        keep_free: int = 0,
+        write_cache: bool = True,
     ) -> bool:
-        """Give the request a slot for each position below `num_tokens` in every group, or change nothing and return False.
+        """Give the request slots for all positions below `num_tokens`, or change nothing and return False.
 
-        The first call for an id admits it: it takes the blocks of `match`, then new ones, group by group. Later calls grow
-        it. A later call whose match has more blocks than the request has filled exchanges its unfilled blocks for
-        the match's. False means that fewer than `keep_free` blocks would be left over.
+        The first call for an id admits it: it takes the blocks of `match`, then new ones, group by group.
+        Later calls grow it. A later call whose match has more blocks than the request has filled exchanges
+        its unfilled blocks for the match's. False means that fewer than `keep_free` blocks would be left
+        over. What a request admitted without `write_cache` computes is never found by others.
         """
-        request = self.requests.get(request_id) or RequestBlocks(chain, self.epoch, len(self.groups))
+        request = self.requests.get(request_id)
+        if request is None:
+            request = RequestBlocks(chain, self.epoch if write_cache else None, len(self.groups))
         assert request.chain is chain, "a request has one chain for as long as it holds blocks"
         assert not request.is_lost, "after a failed step, a request that built on it can only be released"
         num_wanted = -(-num_tokens // self.block_size)
@@ -120,23 +134,26 @@ class CacheManager:
     def announce(self, request_id: int, num_tokens: int) -> None:
         """Say that the step being planned computes the request's positions below `num_tokens`.
 
-        Until `commit` or `abandon`, the full blocks of known tokens among them are found by `match`. Does nothing where
-        sharing in flight is off. A request with announced blocks must not be released before one of the two.
+        Until `commit` or `abandon`, the full blocks of known tokens among them are found by `match`. Does
+        nothing where sharing in flight is off. A request with announced blocks must not be released before
+        one of the two.
         """
         request = self._request(request_id)
-        if not self._is_sharing or request.epoch != self.epoch:
+        if not self.is_sharing or request.epoch != self.epoch:
             return
         chain = request.chain
         new = slice(request.num_filled, min(num_tokens // self.block_size, len(chain.block_hashes)))
         if new.start < new.stop:
             for g, ids in enumerate(request.ids):
-                self.in_flight.announce(request_id, g, ids[new], chain.block_hashes[new], chain.block_tokens[new])
+                self.in_flight.announce(
+                    request_id, g, ids[new], chain.block_hashes[new], chain.block_tokens[new]
+                )
 
     def commit(self, request_id: int, num_computed: int) -> None:
         """Record that KV of all positions below `num_computed` is written, by a step that succeeded.
 
-        Newly full blocks are keyed, unless the cache was reset since the request was admitted. Blocks that the next
-        position does not see any more are let go and keep their keys.
+        Newly full blocks are keyed, unless the cache was reset since the request was admitted. Blocks that
+        the next position does not see any more are let go and keep their keys.
         """
         request = self._request(request_id)
         chain = request.chain
@@ -164,8 +181,9 @@ class CacheManager:
     def release(self, request_id: int) -> None:
         """Let go of all blocks of a request; raises `KeyError` if it holds none.
 
-        Unfilled blocks go back the way they came, so that an admission which computed nothing leaves the queue as it was.
-        Filled ones go deepest first, and at each depth in all groups, because a hit needs all groups.
+        Unfilled blocks go back the way they came, so that an admission which computed nothing leaves the
+        queue as it was. Filled ones go deepest first, and at each depth in all groups, because a hit needs
+        all groups.
         """
         request = self._request(request_id)
         assert not self.in_flight.has_announced(request_id), "commit or abandon comes before release"
@@ -173,7 +191,7 @@ class CacheManager:
         del self.requests[request_id]
         filled = request.num_filled
         for ids in reversed(request.ids):
-            self.pool.release(ids[: filled - 1 if filled else None : -1])
+            self.pool.release(ids[filled:][::-1])
         rows = zip(*(reversed(ids[:filled]) for ids in request.ids), strict=True)
         self.pool.release([block_id for row in rows for block_id in row if block_id])
 
@@ -210,14 +228,59 @@ class CacheManager:
     def _take(
         self, request_id: int, request: RequestBlocks, match: Match, num_wanted: int, keep_free: int
     ) -> bool:
-        """Exchange unfilled blocks for hits, let go what the later position does not see, and grow."""
-        pool = self.pool
-        assert match.as_of == pool.num_dropped_keys + self.in_flight.num_abandoned, "the match is out of date"
-        new = slice(request.num_filled, match.num_blocks)
-        hits = [ids[new] for ids in match.block_ids]
+        """Exchange unfilled blocks for hits, let go what the new position does not see, and grow."""
+        assert match.as_of == self.pool.num_dropped_keys + self.in_flight.num_abandoned, (
+            "the match is out of date"
+        )
+        assert not self.in_flight.has_announced(request_id), "a request is planned once in a step"
+        filled, stop = request.num_filled, match.num_blocks
+        hits = [ids[filled:stop] for ids in match.block_ids]
         pinned = [block_id for ids in hits for block_id in ids if block_id]
-        num_new = max(0, num_wanted - max(match.num_blocks, request.num_blocks))
-        
-        let_go = [block_id for ids in request.ids for block_id in ids[new]]
-        num_left = pool.num_free - pool.count_refs(pinned, 0) + pool.count_refs(let_go, 1) - num_new * len(self.groups)
-        ...
+        needed = [group.first_needed(match.num_cached_tokens) for group in self.groups]
+        let_go = [
+            ids[kept : min(first, filled)] + ids[filled:stop]
+            for ids, kept, first in zip(request.ids, request.first_kept, needed, strict=True)
+        ]
+        num_new = max(0, num_wanted - max(stop, request.num_blocks)) * len(self.groups)
+        num_gained = sum(self.pool.count_refs(ids, 1) for ids in let_go) - self.pool.count_refs(pinned, 0)
+        if self.pool.num_free + num_gained - num_new < keep_free:
+            return False
+
+        self.in_flight.borrow(request_id, pinned)
+        self.pool.pin(pinned)
+        for ids in reversed(let_go):
+            self.pool.release(ids[::-1])
+        for g, ids in enumerate(request.ids):
+            behind = min(needed[g], filled)
+            ids[:behind] = [NULL_BLOCK] * behind
+            ids[filled:stop] = hits[g]
+            request.first_kept[g] = max(needed[g], request.first_kept[g])
+        request.num_filled = stop
+        request.num_computed = max(match.num_cached_tokens, request.num_computed)
+        request.touch()
+        return self._grow(request, num_wanted, keep_free)
+
+    def _let_go_behind(self, request: RequestBlocks, group: int) -> None:
+        """Give back the blocks that the next position does not see."""
+        ids, kept = request.ids[group], request.first_kept[group]
+        first = self.groups[group].first_needed(request.num_computed)
+        if first > kept:
+            self.pool.release(ids[kept:first][::-1])
+            ids[kept:first] = [NULL_BLOCK] * (first - kept)
+            request.first_kept[group] = first
+            request.touch()
+
+
+def _check_geometry(groups: Sequence[CacheGroupSpec], num_blocks: int, block_size: int) -> None:
+    if not groups:
+        raise InvalidParameterError("A cache needs at least one group.")
+    for group in groups:
+        if group.window is not None and group.window < 1:
+            raise InvalidParameterError(f"A window must hold at least 1 token, not {group.window}.")
+    if block_size < 1:
+        raise InvalidParameterError(f"A block must hold at least 1 token, not {block_size}.")
+    if num_blocks < 2:
+        raise InvalidParameterError(
+            f"A cache must have at least 2 blocks, not {num_blocks}.",
+            hint="Block 0 is the null block and holds nothing.",
+        )

@@ -21,9 +21,10 @@ BlockTables = tuple[tuple[int, ...], ...]
 class Match:
     """The answer of `CacheManager.match`: the same number of blocks in every group.
 
-    `block_ids` has 0 for blocks that lie behind a group's window. A full hit covers every token asked for; it counts as one
-    token less, because the last one must be run for its logits. `limited_by` is the group that allowed no more, None if
-    all full blocks were found. `reserve` takes a match until a key is dropped or a step fails; `as_of` tells.
+    `block_ids` has 0 for blocks that lie behind a group's window. A full hit covers every token asked for;
+    it counts as one token less, because the last one must be run for its logits. `limited_by` is the group
+    that allowed no more, None if all full blocks were found. `reserve` takes a match until a key is dropped
+    or a step fails; `as_of` tells.
     """
 
     num_cached_tokens: int
@@ -35,10 +36,15 @@ class Match:
 
 
 class Matcher:
-    """Finds the longest prefix that is there in every group. Changes nothing but the counter of collisions."""
+    """Finds the longest prefix that is there in every group; changes only the counter of collisions."""
 
     def __init__(
-        self, groups: Sequence[CacheGroup], block_size: int, pool: BlockPool, in_flight: InFlight, stats: CacheStats
+        self,
+        groups: Sequence[CacheGroup],
+        block_size: int,
+        pool: BlockPool,
+        in_flight: InFlight,
+        stats: CacheStats,
     ) -> None:
         self._groups = groups
         self._block_size = block_size
@@ -60,7 +66,8 @@ class Matcher:
             num_cached_tokens=num_cached,
             num_blocks=num_blocks,
             block_ids=tuple(
-                (NULL_BLOCK,) * first + tuple(ids[first:num_blocks]) for first, ids in zip(firsts, found, strict=True)
+                (NULL_BLOCK,) * first + tuple(ids[first:num_blocks])
+                for first, ids in zip(firsts, found, strict=True)
             ),
             is_full_hit=num_blocks * self._block_size == num_tokens,
             limited_by=limited_by,
@@ -74,7 +81,7 @@ class Matcher:
         return found
 
     def _agree(self, found: Sequence[Sequence[int]], length: int, num_tokens: int) -> tuple[int, int | None]:
-        """Shorten the hit until every group allows it; return its length and the group that had the last word."""
+        """Shorten the hit until every group allows it; return its length and which group decided it."""
         limited_by = None
         settled = False
         while not settled:
@@ -88,7 +95,7 @@ class Matcher:
     def _strike_collision(
         self, found: Sequence[list[int]], firsts: Sequence[int], num_blocks: int, chain: HashChain
     ) -> bool:
-        """Compare the tokens of the blocks to be used; strike the first block that has others out of `found`."""
+        """Strike the first block that holds other tokens than the request's out of `found`, if any does."""
         records = self._pool.block_tokens
         for g, (ids, first) in enumerate(zip(found, firsts, strict=True)):
             expected = chain.block_tokens[first:num_blocks]
@@ -97,7 +104,9 @@ class Matcher:
             for i, record in enumerate(expected, first):
                 block_id = ids[i]
                 if record not in (records[block_id], self._in_flight.block_tokens.get(block_id)):
-                    _log.warning("collision: block %d of group %d has the same key but other tokens", block_id, g)
+                    _log.warning(
+                        "collision: block %d of group %d has the same key but other tokens", block_id, g
+                    )
                     self._stats.num_collisions += 1
                     ids[i] = NULL_BLOCK
                     return True

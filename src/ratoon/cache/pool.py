@@ -6,15 +6,15 @@
     0          | yes  | eviction policy  | idle: still a hit, evictable
     0          | none | stack of free    | free
 
-The free queue is the free blocks followed by the idle ones: blocks without a key always go first, as nothing is lost by
-reusing them. All facts are flat lists indexed by block id; there is no object per block. Block 0 is the null block: it
-is in no queue, has no key and no references.
+The free queue is the free blocks followed by the idle ones: blocks without a key always go first, as
+nothing is lost by reusing them. All facts are flat lists indexed by block id; there is no object per block.
+Block 0 is the null block: it is in no queue, has no key and no references.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ratoon.cache.eviction import EvictionPolicy
 from ratoon.cache.events import BlocksEvicted, BlocksStored, EventLog
+from ratoon.cache.eviction import EvictionPolicy
 from ratoon.cache.index import BlockIndex
 from ratoon.cache.stats import CacheStats
 
@@ -22,11 +22,12 @@ NULL_BLOCK = 0
 
 
 class BlockPool:
-    """Sole writer of references, keys, token records and queues, and of the counters of stored and evicted blocks.
+    """Sole writer of references, keys, token records, queues and the counters of stored and evicted blocks.
 
-    `ref_counts`, `block_hashes`, `block_groups` and `block_tokens` are read by block id. A block has a key, its hash and its
-    group, exactly while `block_hashes` has an entry; only then do the other two mean anything. `indexes` holds one
-    `BlockIndex` per cache group. `num_dropped_keys` grows whenever a block loses its key.
+    `ref_counts`, `block_hashes`, `block_groups` and `block_tokens` are read by block id. A block has a key,
+    its hash and its group, exactly while `block_hashes` has an entry; only then do the other two mean
+    anything. `indexes` holds one `BlockIndex` per cache group. `num_dropped_keys` grows whenever a block
+    loses its key.
     """
 
     def __init__(
@@ -39,7 +40,9 @@ class BlockPool:
         self.block_tokens: list[bytes | None] = [None] * num_blocks
         self.indexes = tuple(BlockIndex() for _ in range(num_groups))
         self.num_dropped_keys = 0
-        self._free = list(range(num_blocks - 1, NULL_BLOCK, -1))  # the front of the queue is the end of this list
+        self._free = list(
+            range(num_blocks - 1, NULL_BLOCK, -1)
+        )  # the front of the queue is the end of this list
         self._idle = policy
         self._stats = stats
         self._events = events
@@ -67,6 +70,10 @@ class BlockPool:
     def keyed_blocks(self) -> list[int]:
         """Return the blocks that have a key, in order of id."""
         return [block_id for block_id, block_hash in enumerate(self.block_hashes) if block_hash is not None]
+
+    def count_refs(self, block_ids: Iterable[int], ref_count: int) -> int:
+        """Return how many of the blocks have exactly `ref_count` references."""
+        return list(map(self.ref_counts.__getitem__, block_ids)).count(ref_count)
 
     def pin(self, block_ids: Iterable[int]) -> None:
         """Add a reference to each block; idle ones leave the queue."""
@@ -102,8 +109,9 @@ class BlockPool:
     def release(self, block_ids: Sequence[int]) -> None:
         """Take a reference from each block, in the order given.
 
-        Of those that nobody uses any more, blocks without a key are pushed one by one to the front of the queue, keyed ones
-        go to the back. Raises `ValueError`, with nothing changed, if a block has no reference.
+        Of those that nobody uses any more, blocks without a key are pushed one by one to the front of the
+        queue, keyed ones go to the back. Raises `ValueError`, with nothing changed, if a block has no
+        reference.
         """
         refs = self.ref_counts
         if not all(map(refs.__getitem__, block_ids)):
@@ -123,7 +131,11 @@ class BlockPool:
             self._idle.add(idle)
 
     def store(
-        self, group: int, block_ids: Sequence[int], block_hashes: Sequence[bytes], block_tokens: Sequence[bytes]
+        self,
+        group: int,
+        block_ids: Sequence[int],
+        block_hashes: Sequence[bytes],
+        block_tokens: Sequence[bytes],
     ) -> None:
         """Give blocks of one group, which are in use and without a key, their keys and token records."""
         hashes, groups, tokens = self.block_hashes, self.block_groups, self.block_tokens
@@ -137,7 +149,7 @@ class BlockPool:
             self._events.add(BlocksStored(group, tuple(block_ids), tuple(block_hashes)))
 
     def drop_all_keys(self) -> int:
-        """Forget every key and return how many blocks had one. Idle blocks become free and keep their place."""
+        """Forget every key; return how many blocks had one. Idle blocks become free and keep their places."""
         keyed = self.keyed_blocks()
         for block_id in keyed:
             self.block_hashes[block_id] = self.block_tokens[block_id] = None

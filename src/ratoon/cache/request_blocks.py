@@ -7,15 +7,16 @@ from ratoon.identity.hash_chain import HashChain
 class RequestBlocks:
     """Written by the `CacheManager` only.
 
-    `ids[g]` is the table of group g; all have the same length, `num_blocks`. The first `num_filled` blocks were hits or
-    were committed. `num_computed` tokens need no more computing; after a full hit that is one less than are filled.
-    Below `first_kept[g]` the table of g has only null blocks. Blocks are keyed only while `epoch` is the cache's.
-    `is_lost` after a failed step that was to compute blocks which the request took.
+    `ids[g]` is the table of group g; all have the same length, `num_blocks`. The first `num_filled` blocks
+    were hits or were committed. `num_computed` tokens need no more computing; after a full hit that is one
+    less than are filled. Below `first_kept[g]` the table of g has only null blocks. Blocks are keyed only
+    while `epoch` is the cache's; None is no epoch's. `is_lost` after a failed step that was to compute
+    blocks which the request took.
     """
 
     __slots__ = ("_tables", "chain", "epoch", "first_kept", "ids", "is_lost", "num_computed", "num_filled")
 
-    def __init__(self, chain: HashChain, epoch: int, num_groups: int) -> None:
+    def __init__(self, chain: HashChain, epoch: int | None, num_groups: int) -> None:
         self.chain = chain
         self.epoch = epoch
         self.ids: list[list[int]] = [[] for _ in range(num_groups)]

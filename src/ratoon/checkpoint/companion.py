@@ -1,8 +1,9 @@
 """`Companion`: what was found out about a model file, kept beside it so that the next start is fast.
 
-It is a cache and nothing more: where it is missing, stale, damaged or cannot be written, the model itself is read.
-It lies beside the model (`model.gguf.ratoon`, or `.ratoon` in a folder), or in the user's cache folder where that place
-cannot be written. It belongs to the model as long as the sizes and modification times of the model's files stay.
+It is a cache and nothing more: where it is missing, stale, damaged or cannot be written, the model
+itself is read. It lies beside the model (`model.gguf.ratoon`, or `.ratoon` in a folder), or in the
+user's cache folder where that place cannot be written. It belongs to the model as long as the sizes and
+modification times of the model's files stay.
 
 The file is one line of JSON (`_Stamp`), then the facts as JSON, then the tokenizer as text.
 """

@@ -1,7 +1,8 @@
 """`GgufFile`: a GGUF file as a `Checkpoint`.
 
-The first time a file is opened its header is walked, its weights are digested and its tokenizer is translated; all
-that is kept in the companion, so the next time nothing but the companion is read and no library is loaded.
+The first time a file is opened its header is walked, its weights are digested and its tokenizer is
+translated; all that is kept in the companion, so the next time nothing but the companion is read and no
+library is loaded.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,10 @@
 """The header of a GGUF file: metadata and the table of tensors.
 
-The walk goes over the header once and believes nothing: each count, length and offset is checked against what is
-left of the file before it is used, so a damaged file ends in one sentence, in bounded time and memory.
-Names and sizes of the storage types come from the `gguf` package. Its `GGUFReader` is not used: it makes an array
-for every token string (1.6 s where this takes 30 ms), and counts on past the end of a truncated file.
+The walk goes over the header once and believes nothing: each count, length and offset is checked
+against what is left of the file before it is used, so a damaged file ends in one sentence, in bounded
+time and memory. Names and sizes of the storage types come from the `gguf` package. Its `GGUFReader` is
+not used: it makes an array for every token string (1.6 s where this takes 30 ms), and counts on past
+the end of a truncated file.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3, little-endian.
 """
@@ -58,8 +59,8 @@ class GgufHeader:
 def read_gguf_header(data: memoryview, name: str) -> GgufHeader:
     """Read the header of a mapped file, called `name` in errors.
 
-    Raises `CorruptCheckpointError`, and `UnsupportedModelError` for a big-endian or split file, another version
-    of the format, or an unknown storage type.
+    Raises `CorruptCheckpointError`, and `UnsupportedModelError` for a big-endian or split file, another
+    version of the format, or an unknown storage type.
     """
     walk = _Walk(data, name)
     _check_version(walk)

@@ -1,8 +1,8 @@
 """The vocabulary in a GGUF file, rewritten as a `tokenizer.json` of the `tokenizers` library.
 
 GGUF lists the tokens, their kinds, and either merges (byte-level BPE, which it calls `gpt2`) or scores
-(SentencePiece BPE, which it calls `llama`). The library knows merges only, best first; so scores become merges:
-every way to make a token of two others, in the order of the scores.
+(SentencePiece BPE, which it calls `llama`). The library knows merges only, best first; so scores become
+merges: every way to make a token of two others, in the order of the scores.
 
 Control tokens become special tokens: text yields them only where that is asked for. User-defined tokens
 become added tokens: they are found in any text, before merging.
@@ -25,8 +25,8 @@ T = TypeVar("T")
 def translate_tokenizer(metadata: Mapping[str, object], file: str) -> str:
     """Return the text of `tokenizer.json`. `metadata` includes the token lists; `file` is for errors.
 
-    Raises `UnsupportedModelError` where there is no tokenizer or an unknown kind of one, `CorruptCheckpointError`
-    where the lists do not fit each other.
+    Raises `UnsupportedModelError` where there is no tokenizer or an unknown kind of one,
+    `CorruptCheckpointError` where the lists do not fit each other.
     """
     return json.dumps(_Translation(metadata, file).document(), ensure_ascii=False, separators=(",", ":"))
 

@@ -1,8 +1,9 @@
 r"""How byte-level BPE vocabularies cut text into words before merging, by the name GGUF gives it.
 
-GGUF names a way of cutting (`tokenizer.ggml.pre`) and leaves its definition to the reader. The patterns are those of the
-models' own `tokenizer.json`, applied one after the other, each to the pieces that the one before left.
-A name that is not here is refused: a wrong cut gives wrong tokens without any other sign.
+GGUF names a way of cutting (`tokenizer.ggml.pre`) and leaves its definition to the reader. The patterns
+are those of the models' own `tokenizer.json`, applied one after the other, each to the pieces that the
+one before left. A name that is not here is refused: a wrong cut gives wrong tokens without any other
+sign.
 """
 
 from dataclasses import dataclass

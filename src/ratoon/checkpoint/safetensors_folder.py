@@ -1,8 +1,8 @@
 """`SafetensorsFolder`: a folder in Hugging Face's layout as a `Checkpoint`.
 
 It holds `config.json`, `tokenizer.json` and one or more `*.safetensors`, with `tokenizer_config.json`,
-`generation_config.json` and `chat_template.jinja` where the model has them. A `.safetensors` file is the length of
-its header, the header as JSON (name -> dtype, shape, offsets), and the tensors' bytes.
+`generation_config.json` and `chat_template.jinja` where the model has them. A `.safetensors` file is
+the length of its header, the header as JSON (name -> dtype, shape, offsets), and the tensors' bytes.
 Format: https://github.com/huggingface/safetensors#format
 """
 

@@ -1,8 +1,8 @@
 """The hash function and the canonical byte encoding that every identity goes through.
 
-A value is encoded as a type letter, a length and its bytes, so that no two different values have the same encoding,
-and the same value has the same encoding in every process and on every machine. Whoever changes the encoding raises
-`KEY_VERSION`, which is part of every root.
+A value is encoded as a type letter, a length and its bytes, so that no two different values have the same
+encoding, and the same value has the same encoding in every process and on every machine. Whoever changes
+the encoding raises `KEY_VERSION`, which is part of every root.
 """
 
 import struct
@@ -43,7 +43,7 @@ def encode(value: Encodable) -> bytes:
             return _field(b"s", value.encode("utf-8", "surrogatepass"))
         case bytes():
             return _field(b"b", value)
-    raise InvalidParameterError(f"a {type(value).__name__} cannot be part of a block's identity")
+    raise InvalidParameterError(f"A {type(value).__name__} cannot be part of a block's identity.")
 
 
 def _field(letter: bytes, payload: bytes) -> bytes:

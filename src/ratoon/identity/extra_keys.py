@@ -1,4 +1,4 @@
-"""`ExtraKeys`: what a request adds to its tokens so that equal tokens with different K and V never share a block.
+"""`ExtraKeys`: what a request adds to its tokens, so that equal tokens with unequal K and V share no block.
 
 Each block's extras are encoded from what touches that block, relative to its start:
 
@@ -8,6 +8,7 @@ Each block's extras are encoded from what touches that block, relative to its st
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ from ratoon.identity.digest import Encodable, encode
 
 @dataclass(frozen=True, slots=True)
 class MediaItem:
-    """Placeholder tokens `offset` to `offset + length` that stand for a media item with the digest `content`."""
+    """Positions `offset` to `offset + length` are placeholders for media whose digest is `content`."""
 
     content: bytes
     offset: int
@@ -26,7 +27,7 @@ class MediaItem:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpan:
-    """Positions `offset` to `offset + length` whose input rows were given; `content` digests dtype, shape and bytes."""
+    """Positions `offset` to `offset + length` have given input rows; `content` digests type, shape, bytes."""
 
     content: bytes
     offset: int
@@ -47,15 +48,15 @@ class ExtraKeys:
 
     def __post_init__(self) -> None:
         if self.adapter == b"":
-            raise InvalidParameterError("the adapter's digest is empty")
+            raise InvalidParameterError("The adapter's digest is empty.")
         if self.salt == "":
-            raise InvalidParameterError("the salt is empty", hint="Leave it out to share with everyone.")
+            raise InvalidParameterError("The salt is empty.", hint="Leave it out to share with everyone.")
         _check_order("media item", self.media)
         _check_order("embedding span", self.embeddings)
 
     @property
     def uniform_from(self) -> int:
-        """The position from which on every block start has the same extras: nothing but the adapter is left."""
+        """The position from which on all blocks have the same extras: only the adapter is left."""
         ends = [items[-1].offset + items[-1].length for items in (self.media, self.embeddings) if items]
         return max(ends, default=0 if self.salt is None else 1)
 
@@ -71,28 +72,25 @@ class ExtraKeys:
         return encode(tuple(entries))
 
 
-NO_EXTRAS = ExtraKeys()
-
-
-def _check_order(name: str, items: tuple[MediaItem, ...] | tuple[EmbeddingSpan, ...]) -> None:
+def _check_order(name: str, items: Sequence[MediaItem | EmbeddingSpan]) -> None:
     for item in items:
         if not item.content:
-            raise InvalidParameterError(f"a {name} has an empty digest")
+            raise InvalidParameterError(f"A {name} has an empty digest.")
         if item.offset < 0 or item.length < 1:
             raise InvalidParameterError(
-                f"a {name} has offset {item.offset} and length {item.length}",
+                f"A {name} has offset {item.offset} and length {item.length}.",
                 hint="Offsets count from 0 and lengths from 1.",
             )
     for before, after in pairwise(items):
         if after.offset < before.offset + before.length:
             raise InvalidParameterError(
-                f"the {name} at {after.offset} starts before the one at {before.offset} ends",
+                f"The {name} at {after.offset} starts before the one at {before.offset} ends.",
                 hint="Give them in order of position, without overlap.",
             )
 
 
 def _overlapping(
-    label: str, items: tuple[MediaItem, ...] | tuple[EmbeddingSpan, ...], start: int, stop: int
+    label: str, items: Sequence[MediaItem | EmbeddingSpan], start: int, stop: int
 ) -> list[Encodable]:
     """Return (label, content, item start - block start, length) of each item with a position in the block."""
     first = bisect_right(items, start, key=lambda item: item.offset + item.length)
@@ -102,3 +100,6 @@ def _overlapping(
             break
         touching.append((label, item.content, item.offset - start, item.length))
     return touching
+
+
+NO_EXTRAS = ExtraKeys()

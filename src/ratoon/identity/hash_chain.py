@@ -1,8 +1,8 @@
 """`HashChain`: the known tokens of one request and the hashes of its full blocks.
 
-`h[i] = H(h[i-1], tokens of block i, extras of block i)` with `h[-1]` the root. A block is hashed once, when its last
-token is appended, and the chain lives as long as its request, through preemption and resumption. That a hash is known
-says nothing about KV: computing and committing are for others.
+`h[i] = H(h[i-1], tokens of block i, extras of block i)` with `h[-1]` the root. A block is hashed once, when
+its last token is appended, and the chain lives as long as its request, through preemption and resumption.
+That a hash is known says nothing about KV: computing and committing are for others.
 """
 
 import struct
@@ -22,8 +22,8 @@ assert array(_TOKEN_CODE).itemsize == _TOKEN_SIZE, "token ids are hashed as 32-b
 class HashChain:
     """Tokens, block hashes and token records of one request; only `append` changes them.
 
-    `tokens` holds every known token id. `block_hashes[i]` and `block_tokens[i]` are the hash and the bytes (32-bit
-    little-endian ids) of full block i. Read them freely, change nothing.
+    `tokens` holds every known token id. `block_hashes[i]` and `block_tokens[i]` are the hash and the bytes
+    (32-bit little-endian ids) of full block i. Read them freely, change nothing.
     """
 
     __slots__ = ("block_hashes", "block_size", "block_tokens", "extra_keys", "root", "tokens")
@@ -49,12 +49,13 @@ class HashChain:
     def append(self, tokens: Iterable[int]) -> None:
         """Add known tokens and hash each block that they fill.
 
-        Raises `InvalidParameterError` for anything but integers from 0 to 2**32 - 1; the chain is then unchanged.
+        Raises `InvalidParameterError` for anything but integers from 0 to 2**32 - 1; the chain is then
+        unchanged.
         """
         try:
             new = array(_TOKEN_CODE, tokens)
         except (OverflowError, TypeError) as error:
-            raise InvalidParameterError("a token id is not an integer from 0 to 4294967295") from error
+            raise InvalidParameterError("A token id is not a whole number from 0 to 4294967295.") from error
         self.tokens.extend(new)
         if len(self.tokens) // self.block_size > len(self.block_hashes):
             self._hash_full_blocks()
@@ -70,7 +71,8 @@ class HashChain:
         width = size * _TOKEN_SIZE
         records = [data[i : i + width] for i in range(0, len(data), width)]
 
-        # Past the last media item every block has the same extras, so only the blocks before it encode their own.
+        # Past the last media item every block has the same extras, so only the blocks before it encode
+        # their own.
         extras = self.extra_keys
         special = max(0, min(last, -(-extras.uniform_from // size)) - first)
         parent = self.block_hashes[-1] if self.block_hashes else self.root

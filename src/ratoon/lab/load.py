@@ -1,8 +1,8 @@
 """Load: when requests are sent, and the threads that send them.
 
 The unit is a session: requests that follow one another, like the turns of a conversation. A single request is a
-session of one. Sessions start at their offsets (open loop: all at once, Poisson, or a trace's times), or as soon as one of
-`max_concurrency` places is free (closed loop), or both.
+session of one. A turn is not sent before its time (open loop: all at once, Poisson, or a trace's times), and a session
+does not begin before one of `max_concurrency` places is free (closed loop).
 """
 
 import queue
@@ -23,6 +23,8 @@ class Turn:
     label: str
     prompt: tuple[int, ...]
     max_tokens: int
+    at_s: float = 0.0
+    """Not sent before this, since the load began."""
 
 
 Session = Generator[Turn, Answer, None]
@@ -32,9 +34,10 @@ Send = Callable[[Turn], Answer]
 """Sends one turn and waits for its answer."""
 
 
-def single(turn: Turn) -> Session:
-    """Return a session of one request."""
-    yield turn
+def session_of(*turns: Turn) -> Session:
+    """Return a session of known turns."""
+    for turn in turns:
+        yield turn
 
 
 def poisson_offsets(count: int, request_rate: float, seed: int) -> list[float]:
@@ -47,7 +50,6 @@ def poisson_offsets(count: int, request_rate: float, seed: int) -> list[float]:
 
 def run_sessions(
     sessions: Sequence[Session],
-    offsets_s: Sequence[float],
     max_concurrency: int | None,
     send: Send,
     answered: Callable[[Turn, Answer], None],
@@ -57,25 +59,35 @@ def run_sessions(
     A session whose request fails ends there: its next turn would build on an answer that never came. An error in a
     sender, or an interrupt, ends the wait at once; requests under way are left to their daemon threads.
     """
-    results: queue.SimpleQueue[tuple[Turn, Answer] | BaseException | None] = queue.SimpleQueue()
+    results: queue.SimpleQueue[tuple[Turn, Answer] | Exception | None] = queue.SimpleQueue()
     stop = threading.Event()
-    waiting = iter(list(zip(sessions, offsets_s, strict=True)))
-    next_session = threading.Lock()
+    waiting = queue.SimpleQueue[Session]()
+    for session in sessions:
+        waiting.put(session)
     start = time.perf_counter()
 
     def work() -> None:
         try:
             while not stop.is_set():
-                with next_session:
-                    session, offset_s = next(waiting, (None, 0.0))
-                if session is None:
-                    break
-                if stop.wait(max(0.0, start + offset_s - time.perf_counter())):
-                    break
-                _run_session(session, send, results, stop)
+                run(waiting.get_nowait())
+        except queue.Empty:
+            results.put(None)
         except Exception as error:
             results.put(error)
-        results.put(None)
+
+    def run(session: Session) -> None:
+        turn = next(session, None)
+        while turn is not None:
+            if stop.wait(max(0.0, start + turn.at_s - time.perf_counter())):
+                return
+            answer = send(turn)
+            results.put((turn, answer))
+            if answer.error is not None:
+                return
+            try:
+                turn = session.send(answer)
+            except StopIteration:
+                return
 
     workers = min(max_concurrency or len(sessions), len(sessions))
     for _ in range(workers):
@@ -85,27 +97,9 @@ def run_sessions(
             result = results.get()
             if result is None:
                 workers -= 1
-            elif isinstance(result, BaseException):
+            elif isinstance(result, Exception):
                 raise result
             else:
                 answered(*result)
     finally:
         stop.set()
-
-
-def _run_session(
-    session: Session,
-    send: Send,
-    results: "queue.SimpleQueue[tuple[Turn, Answer] | BaseException | None]",
-    stop: threading.Event,
-) -> None:
-    turn = next(session, None)
-    while turn is not None and not stop.is_set():
-        answer = send(turn)
-        results.put((turn, answer))
-        if answer.error is not None:
-            return
-        try:
-            turn = session.send(answer)
-        except StopIteration:
-            return

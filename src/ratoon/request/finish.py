@@ -15,7 +15,7 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request. Every prompt token is either cached or computed: the two add up to `prompt_tokens`."""
+    """Tokens of one request. Every prompt token is cached or computed: the two add up to `prompt_tokens`."""
 
     prompt_tokens: int
     cached_tokens: int

@@ -20,9 +20,10 @@ class RequestStatus(Enum):
 class Request:
     """Made by whoever brings the prompt; from `Scheduler.add` on the scheduler is the only writer.
 
-    The chain holds the prompt, then the output as it becomes known. `priority` is as in vLLM: lower numbers come first,
-    equal ones in order of arrival. Without `read_cache` every position is computed afresh; without `write_cache` nothing
-    of the request can be found by others. `n` answers to one prompt are n requests.
+    The chain holds the prompt, then the output as it becomes known. `priority` is as in vLLM: lower numbers
+    come first, equal ones in order of arrival. Without `read_cache` every position is computed afresh;
+    without `write_cache` nothing of the request can be found by others. `n` answers to one prompt are n
+    requests.
     """
 
     id: int

@@ -11,10 +11,10 @@ from ratoon.errors import InvalidParameterError
 class SamplingParams:
     """Validated when made; raises `InvalidParameterError` naming the parameter.
 
-    temperature 0 is greedy. top_k 0 (or -1), top_p 1 and min_p 0 are off. `seed=None` draws one when the request arrives.
-    `logprobs=k` returns the k best tokens and the chosen one per output position; `prompt_logprobs=k` the same
-    for prompt positions, which are then all computed afresh. `max_tokens=None` runs to the end of the context.
-    `stop` may be given as one string and the sequences as lists; they are kept as tuples.
+    temperature 0 is greedy. top_k 0 (or -1), top_p 1 and min_p 0 are off. `seed=None` draws one when the
+    request arrives. `logprobs=k` returns the k best tokens and the chosen one per output position;
+    `prompt_logprobs=k` the same for prompt positions, which are then all computed afresh. `max_tokens=None`
+    runs to the end of the context. `stop` may be one string; it and the token ids are kept as tuples.
     """
 
     max_tokens: int | None = 16
@@ -78,7 +78,7 @@ class Range:
         return self.number(value)
 
     def _holds(self, value: float) -> bool:
-        high = sys.float_info.max if self.high is None else self.high  # refuses infinity; NaN fails every comparison
+        high = sys.float_info.max if self.high is None else self.high  # infinity and NaN fail the comparisons
         return (self.low < value if self.above else self.low <= value) and value <= high
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ TOKEN_ID = Range(int, 0)
 
 def _stop_strings(value: object) -> tuple[str, ...]:
     strings = (value,) if isinstance(value, str) else value
-    if not isinstance(strings, tuple | list) or not all(isinstance(string, str) and string for string in strings):
+    if not isinstance(strings, tuple | list) or not all(isinstance(s, str) and s for s in strings):
         raise InvalidParameterError(f"stop must be a non-empty string or a list of them, not {value!r}.")
     return tuple(strings)
 

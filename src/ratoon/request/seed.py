@@ -14,8 +14,8 @@ def draw_seed() -> int:
 def child_seed(seed: int, child: int) -> int:
     """Return the seed of answer `child` of `n`: its own for each child, the given one for child 0.
 
-    Steps and output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014);
-    both are bijective, so children never share a seed with each other.
+    Step and output function are those of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+    generators, 2014); both are bijective, so no two further children share a seed.
     """
     if child == 0:
         return seed & _MASK

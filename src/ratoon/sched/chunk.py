@@ -10,7 +10,7 @@ def make_chunk(request: Request, first: int, end: int, write_from: int) -> Sched
     tokens = request.chain.tokens
     prompt_logprobs = None
     prompt_targets: tuple[int, ...] = ()
-    if request.params.prompt_logprobs is not None and first < request.num_prompt_tokens and not request.num_generated:
+    if request.params.prompt_logprobs is not None and not request.num_generated:
         prompt_logprobs = request.params.prompt_logprobs
         prompt_targets = tuple(tokens[first + 1 : end + 1])
     return ScheduledChunk(

@@ -6,13 +6,17 @@ from ratoon.request.finish import FinishReason
 from ratoon.request.request import Request
 
 
-def set_stop_rules(request: Request, eos_token_ids: Iterable[int], max_model_len: int) -> None:
-    """Fix at arrival what will end the request."""
-    params = request.params
-    request.stop_ids = frozenset(params.stop_token_ids).union(() if params.ignore_eos else eos_token_ids)
-    request.token_limit = max_model_len
-    if params.max_tokens is not None:
-        request.token_limit = min(max_model_len, request.num_prompt_tokens + params.max_tokens)
+def stop_ids(request: Request, eos_token_ids: Iterable[int]) -> frozenset[int]:
+    """Return the tokens that end the answer when they come."""
+    return frozenset(request.params.stop_token_ids).union(() if request.params.ignore_eos else eos_token_ids)
+
+
+def token_limit(request: Request, max_model_len: int) -> int:
+    """Return how many tokens, prompt included, end the answer whatever the last one is."""
+    max_tokens = request.params.max_tokens
+    if max_tokens is None:
+        return max_model_len
+    return min(max_model_len, request.num_prompt_tokens + max_tokens)
 
 
 def banned_token_ids(request: Request) -> tuple[int, ...]:
@@ -22,8 +26,10 @@ def banned_token_ids(request: Request) -> tuple[int, ...]:
     return tuple(sorted(request.stop_ids))
 
 
-def append_output(request: Request, token_ids: tuple[int, ...]) -> tuple[tuple[int, ...], FinishReason | None]:
-    """Make tokens known up to the one that ends the answer; return those kept and why it ended, if it did."""
+def append_output(
+    request: Request, token_ids: tuple[int, ...]
+) -> tuple[tuple[int, ...], FinishReason | None]:
+    """Make tokens known up to the one that ends the answer; return these and why it ended, if it did."""
     for count, token_id in enumerate(token_ids, 1):
         request.chain.append((token_id,))
         if token_id in request.stop_ids:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -50,6 +51,11 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 """Fields that describe the caller and not the answer: accepted in silence."""
+
+
+def _text(value: str) -> str:
+    value.encode()  # half a surrogate pair, which JSON can carry and UTF-8 cannot, is a ValueError
+    return value
 
 
 class Body(BaseModel):
@@ -105,7 +111,7 @@ class GenerationBody(Body):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     include_cache_report: bool = False
-    cache_salt: Annotated[str, StringConstraints(min_length=1)] | None = None
+    cache_salt: Annotated[str, StringConstraints(min_length=1), AfterValidator(_text)] | None = None
     cache: CacheOptions | None = None
 
     default_max_tokens: ClassVar[int | None] = None
@@ -132,7 +138,7 @@ class GenerationBody(Body):
         return self.default_max_tokens if self.max_tokens is None else self.max_tokens
 
     def num_logprobs(self) -> int | None:
-        """Return how many alternatives per output token were asked for; None is no log-probabilities at all."""
+        """Return how many alternatives per output token were asked for; None asks for no logprobs at all."""
         return None
 
     def sampling_params(self, max_tokens: int | None) -> SamplingParams:
@@ -180,11 +186,6 @@ def _prompts(value: object) -> list[str | list[int]]:
         ):
             return value
     raise ValueError("must be a text, a list of token ids, or a non-empty list of either")
-
-
-def _text(value: str) -> str:
-    value.encode()  # half a surrogate pair, which JSON can carry and UTF-8 cannot, is a ValueError
-    return value
 
 
 PROMPT_SCHEMA = str | list[str] | list[int] | list[list[int]]

@@ -36,7 +36,7 @@ FORMAT_HINT = "docs/operate/tenants.md shows the format."
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A party whose requests are counted together and whose cached prefixes are its own, or its shared group's."""
+    """Whose requests are counted together, and whose cached prefixes are its own or its shared group's."""
 
     name: str
     scope: bytes

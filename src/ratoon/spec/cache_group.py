@@ -7,8 +7,9 @@ from dataclasses import dataclass
 class CacheGroupSpec:
     """Layers whose KV lives and dies together.
 
-    `window` is None for full attention. With a window of W tokens a query sees itself and the W - 1 tokens before it.
-    `layers` are layer numbers in model order; empty where there is no model behind the cache.
+    `window` is None for full attention. With a window of W tokens a query sees itself and the W - 1
+    tokens before it. `layers` are layer numbers in model order; empty where there is no model behind
+    the cache.
     """
 
     window: int | None = None

@@ -1,20 +1,18 @@
-"""What distinguishes the model families, apart from numbers that stand in their files."""
+"""What distinguishes the families of models, beyond the numbers that stand in their files."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from ratoon.spec.model_spec import LayerSpec, ModelSpec, RopeSpec
-from ratoon.spec.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`qkv_bias` and `qk_norm` as in `ModelSpec`.
+    """Switches of `ModelSpec` that a family fixes.
 
-    `is_gemma`: norms after each block too, tanh-GELU, embeddings scaled by the square root of their width, norm weights
-    stored less one. `window_period` p > 0: every p-th layer sees everything, the others a window.
-    `local_rope_base`: the base of windowed layers, where it is another one.
+    `is_gemma` stands for norms after each block, tanh-GELU and embeddings scaled by the root of their
+    width. `window_period` p: every p-th layer sees everything, the others a window; 0 where the family
+    has no such rule. `local_rope_base` turns windowed layers where they have a base of their own.
+    `wide_layers`: the size, told by its number of layers, that scales attention by hidden / heads, not
+    head_dim.
     """
 
     qkv_bias: bool = False
@@ -22,3 +20,14 @@ class Family:
     is_gemma: bool = False
     window_period: int = 0
     local_rope_base: float | None = None
+    wide_layers: int = 0
+
+
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family(),
+    "qwen2": Family(qkv_bias=True),
+    "qwen3": Family(qk_norm=True),
+    "gemma2": Family(is_gemma=True, window_period=2, wide_layers=46),
+    "gemma3": Family(qk_norm=True, is_gemma=True, window_period=6, local_rope_base=1e4, wide_layers=62),
+}
+"""By GGUF's name of the architecture."""

@@ -1,7 +1,8 @@
 """`ModelSpec`: the geometry and the switches of a decoder, without its weights.
 
-One description serves sizing, `ratoon inspect`, the fingerprint and the decoder itself. It is read from a checkpoint's
-metadata; a model that needs something not described here is refused by name when it is read.
+One description serves sizing, `ratoon inspect`, the fingerprint and the decoder itself. It is read from
+a checkpoint's metadata; a model that needs something not described here is refused by name when it is
+read.
 """
 
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import Literal
 class RopeSpec:
     """Rotary position embedding of one layer.
 
-    `dim` leading elements of each head turn; element pairs are (2i, 2i + 1) if `interleaved`, else (i, i + dim/2).
-    The angle of pair i at position p is p * base ** (-2i / dim) / factors[i] (all factors 1 where empty).
+    `dim` leading elements of each head turn; element pairs are (2i, 2i + 1) if `interleaved`, else (i,
+    i + dim/2). The angle of pair i at position p is p * base ** (-2i / dim) / factors[i] (all factors 1
+    where empty).
     """
 
     base: float
@@ -34,8 +36,9 @@ class LayerSpec:
 class ModelSpec:
     """A decoder-only transformer of the Llama kind.
 
-    Each layer is x += [post_norm] attention(norm(x)); x += [post_norm] feed_forward(norm(x)) with RMS norms.
-    Soft caps are off at 0. `attention_scale` multiplies q·k; `embedding_scale` the embedding rows.
+    Each layer is x += [post_norm] attention(norm(x)); x += [post_norm] feed_forward(norm(x)) with RMS
+    norms. Soft caps are off at 0. `attention_scale` multiplies q·k; `embedding_scale` the embedding
+    rows.
     """
 
     architecture: str

@@ -15,6 +15,10 @@ Progress = Callable[[str, int, int], None]
 """Called, perhaps often, as `progress(stage, done, total)`: a few words, and counts in units of the stage."""
 
 
+MANY = 10_000
+"""Counts above this are bytes and are shown as 92.9M."""
+
+
 def no_progress(stage: str, done: int, total: int) -> None:
     """Say nothing."""
 
@@ -25,9 +29,8 @@ class TerminalProgress:
     A bar disappears when its stage is done. Leaving the context clears a bar that an error left behind.
     """
 
-    def __init__(self, *, unit: str = "", enabled: bool | None = None) -> None:
-        self._enabled = sys.stderr.isatty() if enabled is None else enabled
-        self._unit = unit
+    def __init__(self) -> None:
+        self._enabled = sys.stderr.isatty()
         self._stage: str | None = None
         self._bar: tqdm[Never] | None = None
 
@@ -41,8 +44,8 @@ class TerminalProgress:
             self._bar = tqdm(
                 desc=stage,
                 total=total,
-                unit=self._unit,
-                unit_scale=self._unit == "B",
+                unit="",
+                unit_scale=total > MANY,
                 leave=False,
                 file=sys.stderr,
                 delay=0.2,

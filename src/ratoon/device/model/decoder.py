@@ -40,7 +40,7 @@ class Decoder:
         self._head = head
 
     def __call__(self, token_ids: Ints, inputs: StepInputs, rows: NDArray[np.intp]) -> Floats:
-        """Run the tokens int32 [n], writing their K and V; return the last layer's output [m, hidden] of `rows`.
+        """Run the tokens int32 [n], writing their K and V; return the last output [m, hidden] of `rows`.
 
         K and V of all sequences are written before any attention of the same layer reads. The last
         feed-forward, which serves nothing but the logits, is computed for `rows` only.

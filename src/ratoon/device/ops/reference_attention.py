@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ratoon.device.ops.dequantize import tensor_values
 from ratoon.device.ops.protocol import AttentionWeights, Floats, Ints, KVLayout, KVPages, Step, StepInputs
-from ratoon.device.ops.reference_functions import Product, rms_norm, rotate, softcap, tile_height
+from ratoon.device.ops.reference_functions import Product, rms_norm, rotate, softcap, tile_width
 
 SPAN = 256
 """Positions of context that one pass of the softmax covers."""
@@ -56,7 +56,7 @@ class ReferenceAttention:
         self._qkv = Product(np.concatenate([tensor_values(tensor) for tensor in weights.qkv]))
         self._out = Product(tensor_values(weights.out))
         span = np.random.default_rng(0).standard_normal((SPAN, weights.head_dim), dtype=np.float32)
-        self._tile = min(tile_height(span.T), tile_height(span))
+        self._tile = min(tile_width(span), tile_width(span.T))
 
     def __call__(self, x: Floats, step: Step) -> None:
         """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
@@ -91,46 +91,48 @@ class ReferenceAttention:
         return context
 
     def _attend_sequence(self, q: Floats, positions: Ints, table: Ints) -> Floats:
-        """Online softmax over spans (arXiv:1805.02867); queries are [kv_heads, group, tiles, tile, dim]."""
+        """Online softmax over spans (arXiv:1805.02867); queries are [kv_heads, group, tiles, dim, tile]."""
         w, num_rows = self._w, len(q)
         padding = -num_rows % self._tile
-        places = np.pad(positions, (0, padding), mode="edge").reshape(-1, self._tile)
+        places = np.pad(positions, (0, padding), mode="edge").reshape(-1, 1, self._tile)
         q = np.pad(q * np.float32(w.scale), ((0, padding), (0, 0), (0, 0)))
-        q = q.reshape(*places.shape, w.num_kv_heads, -1, w.head_dim)
-        queries = np.ascontiguousarray(q.transpose(2, 3, 0, 1, 4))
-        best = np.full((*queries.shape[:-1], 1), -np.inf, np.float32)
+        q = q.reshape(-1, self._tile, w.num_kv_heads, w.num_heads // w.num_kv_heads, w.head_dim)
+        queries = np.ascontiguousarray(q.transpose(2, 3, 0, 4, 1))
+        best = np.full_like(queries[..., :1, :], -np.inf)
         total = np.zeros_like(best)
         mixed = np.zeros_like(queries)
         first, last = int(positions[0]), int(positions[-1])
         visible = 0 if w.window is None else max(0, first - w.window + 1)
         for start in range(visible // SPAN * SPAN, last + 1, SPAN):
-            since = int(np.searchsorted(places[:, -1], start))  # tiles before it end before the span
+            since = int(np.searchsorted(places[:, 0, -1], start))  # tiles before it end before the span
             seeing = np.s_[:, :, since:]
             keys, values = self._read_span(table, start, last)
             scores = self._scores(queries[seeing], keys, places[since:], start)
-            top = np.maximum(best[seeing], scores.max(axis=-1, keepdims=True))
-            origin = np.where(np.isneginf(top), np.float32(0), top)  # a row that has seen nothing yet stays 0
+            top = np.maximum(best[seeing], scores.max(axis=-2, keepdims=True))
+            origin = np.where(
+                np.isneginf(top), np.float32(0), top
+            )  # a query that has seen nothing yet stays 0
             weights, decay = np.exp(scores - origin), np.exp(best[seeing] - origin)
-            total[seeing] = total[seeing] * decay + weights.sum(axis=-1, keepdims=True)
-            mixed[seeing] = mixed[seeing] * decay + weights @ values
+            total[seeing] = total[seeing] * decay + weights.sum(axis=-2, keepdims=True)
+            mixed[seeing] = mixed[seeing] * decay + values.swapaxes(-1, -2) @ weights
             best[seeing] = top
         mixed /= total
-        return mixed.transpose(2, 3, 0, 1, 4).reshape(num_rows + padding, -1)[:num_rows]
+        return mixed.transpose(2, 4, 0, 1, 3).reshape(num_rows + padding, -1)[:num_rows]
 
     def _scores(self, queries: Floats, keys: Floats, places: Ints, start: int) -> Floats:
-        """Return [kv_heads, group, tiles, tile, SPAN], minus infinity where a query may not look."""
-        scores = softcap(queries @ keys, self._w.softcap)
-        distance = places[:, :, None] - np.arange(start, start + SPAN)
+        """Return [kv_heads, group, tiles, SPAN, tile], minus infinity where a query may not look."""
+        scores = softcap(keys @ queries, self._w.softcap)
+        distance = places - np.arange(start, start + SPAN)[:, None]
         hidden = distance < 0
         if self._w.window is not None:
             hidden |= distance >= self._w.window
         return np.where(hidden, np.float32(-np.inf), scores)
 
     def _read_span(self, table: Ints, start: int, last: int) -> tuple[Floats, Floats]:
-        """Gather keys [kv_heads, 1, 1, dim, SPAN] and values [kv_heads, 1, 1, SPAN, dim]; 0 after `last`."""
+        """Gather keys and values, each [kv_heads, 1, 1, SPAN, dim], zero after position `last`."""
         blocks, offsets = np.divmod(np.arange(start, min(start + SPAN, last + 1)), self._block_size)
         span = np.zeros((2, SPAN, self._w.num_kv_heads, self._w.head_dim), np.float32)
         span[0, : len(blocks)] = self._keys[table[blocks], offsets]
         span[1, : len(blocks)] = self._values[table[blocks], offsets]
         keys, values = np.ascontiguousarray(span.transpose(0, 2, 1, 3))[:, :, None, None]
-        return keys.swapaxes(-1, -2), values
+        return keys, values

@@ -1,7 +1,8 @@
 """The functions of rows that the reference blocks are made of, in NumPy float32.
 
 Each obeys the row rule. For matrix products that needs care: a BLAS library may round a row differently
-according to where in the matrix it stands, so products run in tiles of a height at which it does not.
+according to where in the matrix it stands. Rows are therefore multiplied as columns, `TILE` at a time, so that
+each is a lane of the library's vector kernels; whether the lanes are alike is tried before it is trusted.
 """
 
 from typing import cast
@@ -10,35 +11,34 @@ import numpy as np
 
 from ratoon.device.ops.protocol import Floats, Ints, Rope
 
-TILE = 8
-"""Rows per matrix product. OpenBLAS treats eight rows alike; more it may not."""
+TILE = 16
+"""Columns per matrix product: as many floats as the widest vector register holds."""
 
 
 class Product:
-    """Rows [n, in] times weight [out, in] transposed, in tiles of equal height, the last padded with zeros."""
+    """Rows [n, in] times weight [out, in] transposed, in tiles of equal width, the last padded with 0."""
 
     def __init__(self, weight: Floats) -> None:
-        self._weight = weight.T
-        self._tile = tile_height(self._weight)
+        self._weight = weight
+        self._tile = tile_width(weight)
 
     def __call__(self, x: Floats) -> Floats:
         """Return float32 [n, out]."""
-        num_rows, tile = len(x), self._tile
-        x = np.pad(x, ((0, -num_rows % tile), (0, 0)))
-        out = np.empty((len(x), self._weight.shape[1]), np.float32)
-        for start in range(0, num_rows, tile):
-            np.matmul(x[start : start + tile], self._weight, out=out[start : start + tile])
-        return out[:num_rows]
+        columns = self._weight @ into_tiles(x, self._tile)
+        return cast(Floats, columns.swapaxes(-1, -2).reshape(-1, len(self._weight))[: len(x)])
 
 
-def tile_height(matrix: Floats) -> int:
-    """Return how many rows may be multiplied by `matrix` [in, out] at once: `TILE`, or 1.
+def into_tiles(x: Floats, width: int) -> Floats:
+    """Lay rows [n, size] out as columns [tiles, size, width], padded with zeros."""
+    tiles = np.pad(x, ((0, -len(x) % width), (0, 0))).reshape(-1, width, x.shape[1])
+    return np.ascontiguousarray(tiles.swapaxes(-1, -2))
 
-    One, where BLAS rounds equal rows of a tile unequally.
-    """
-    row = np.random.default_rng(0).standard_normal(matrix.shape[0], dtype=np.float32)
-    out = np.tile(row, (TILE, 1)) @ matrix
-    return TILE if (out == out[0]).all() else 1
+
+def tile_width(matrix: Floats) -> int:
+    """Return how many columns may be multiplied by `matrix` at once: `TILE`, or 1 if they come out unlike."""
+    row = np.random.default_rng(0).standard_normal((1, matrix.shape[1]), dtype=np.float32)
+    columns = matrix @ into_tiles(row.repeat(TILE, axis=0), TILE)[0]
+    return TILE if (columns == columns[:, :1]).all() else 1
 
 
 def rms_norm(x: Floats, weight: Floats, eps: float) -> Floats:

@@ -6,13 +6,14 @@ Each workload gets a server started for it, with a pool too small for all docume
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ratoon.errors import InvalidParameterError
 from ratoon.lab.answer import Answer
 from ratoon.lab.bench import Bench
 from ratoon.lab.experiments.workload import Workload, run_workload
-from ratoon.lab.load import Session, Turn, poisson_offsets, single
-from ratoon.lab.target import ServerSetup
+from ratoon.lab.load import Session, Turn, poisson_offsets, session_of
+from ratoon.lab.target import ServerSetup, Target
 from ratoon.lab.token_source import TokenSource
 
 WORKLOADS = ("prefixes", "conversations", "documents")
@@ -47,7 +48,7 @@ class Burst:
         """Run the workloads that are not done yet."""
         setup = ServerSetup(pool_tokens=self.max_total_tokens)
         for name in self.names():
-            run_workload(bench, name, setup, self.seed, self._make)
+            run_workload(bench, name, setup, self.seed, partial(self._make, name))
 
     def names(self) -> list[str]:
         """Return the names of the workloads in the order in which they run."""
@@ -60,7 +61,7 @@ class Burst:
             names += [f"documents, {mode}" for mode in self.repeat_mode]
         return names
 
-    def _make(self, name: str, source: TokenSource) -> Workload:
+    def _make(self, name: str, _: Target, source: TokenSource) -> Workload:
         kind, _, variant = name.partition(", ")
         if kind == "prefixes":
             return self._prefixes(source, next(rate for rate in self.request_rate if _rate(rate) == variant))
@@ -72,17 +73,18 @@ class Burst:
         """Request k asks about prefix k mod G, as requests to several applications mix."""
         prefixes = [source.tokens(f"{rate}/prefix/{index}", self.prefix_len) for index in range(self.num_prefixes)]
         suffixes = source.parting(f"{rate}/suffixes", [self.suffix_len] * self.num_prompts)
+        offsets_s = poisson_offsets(self.num_prompts, rate, self.seed)
         sessions = [
-            single(self._turn(f"request {index}", prefixes[index % self.num_prefixes] + suffix))
-            for index, suffix in enumerate(suffixes)
+            session_of(self._turn(f"request {index}", prefixes[index % self.num_prefixes] + suffix, at_s))
+            for index, (suffix, at_s) in enumerate(zip(suffixes, offsets_s, strict=True))
         ]
-        return Workload(sessions, poisson_offsets(len(sessions), rate, self.seed), self.max_concurrency)
+        return Workload(sessions, self.max_concurrency, self.num_prompts)
 
     def _conversations(self, source: TokenSource) -> Workload:
         """All clients talk at once, with one system prompt; a turn's prompt holds all that was said before."""
         system = source.tokens("system", self.prefix_len)
         sessions = [self._conversation(source, client, system) for client in range(self.num_clients)]
-        return Workload(sessions, [0.0] * len(sessions), self.max_concurrency, turns=self.num_clients * self.num_rounds)
+        return Workload(sessions, self.max_concurrency, self.num_clients * self.num_rounds)
 
     def _conversation(self, source: TokenSource, client: int, system: list[int]) -> Session:
         history = list(system)
@@ -102,11 +104,8 @@ class Burst:
             if mode == "tile"
             else [(document, round_) for document in documents for round_ in rounds]
         )
-        return Workload(
-            [single(turn) for turn in self._document_turns(source, mode, order)],
-            [0.0] * len(order),
-            self.max_concurrency or 1,
-        )
+        sessions = [session_of(turn) for turn in self._document_turns(source, mode, order)]
+        return Workload(sessions, self.max_concurrency or 1, len(order))
 
     def _document_turns(self, source: TokenSource, mode: str, order: list[tuple[int, int]]) -> Iterator[Turn]:
         for document, round_ in order:
@@ -114,8 +113,8 @@ class Burst:
             questions = source.parting(f"{mode}/questions/{document}", [self.suffix_len] * self.repeat_count)
             yield self._turn(f"document {document} question {round_}", text + questions[round_])
 
-    def _turn(self, label: str, prompt: list[int]) -> Turn:
-        return Turn(label, tuple(prompt), self.output_len)
+    def _turn(self, label: str, prompt: list[int], at_s: float = 0.0) -> Turn:
+        return Turn(label, tuple(prompt), self.output_len, at_s)
 
 
 def _rate(rate: float) -> str:

@@ -43,13 +43,17 @@ class Pair:
                 label = f"pair/{repetition}/{attempt}"
                 prefix = source.tokens(label, self.prefix_len)
                 questions = source.parting(label, [length - self.prefix_len for length in self.prompt_lens])
+                ideal = target.prefix_model()
                 for role, question in zip(ROLES, questions, strict=True):
+                    prompt = prefix + question
                     bench.ask(
                         target,
-                        prefix + question,
+                        prompt,
                         self.output_len,
                         key=f"{repetition}/{role}",
-                        attempt=attempt,
                         cell={"request": role},
+                        repetition=repetition,
+                        expected_tokens=ideal.predict(prompt),
                     )
+                    ideal.add(prompt)
             bench.progress("pairs", self.repetitions, self.repetitions)

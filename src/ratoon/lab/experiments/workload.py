@@ -17,13 +17,11 @@ from ratoon.lab.token_source import TokenSource
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Sessions, when each may start, and how many run at once."""
+    """Sessions, how many run at once (None: all), and how many requests they are in all."""
 
     sessions: Sequence[Session]
-    offsets_s: Sequence[float]
     max_concurrency: int | None
-    turns: int | None = None
-    """How many requests there will be, where that is not the number of sessions."""
+    num_requests: int
 
 
 def run_workload(
@@ -31,7 +29,7 @@ def run_workload(
     name: str,
     setup: ServerSetup,
     seed: int,
-    make: Callable[[str, TokenSource], Workload],
+    make: Callable[[Target, TokenSource], Workload],
 ) -> None:
     """Run it unless it is done. What cannot be run is noted as failed."""
     if bench.store.done(name):
@@ -41,19 +39,18 @@ def run_workload(
         with bench.servers.start(setup) as target:
             source = TokenSource(seed, target.vocabulary)
             warm_up(target, source)
-            _measure(bench, target, name, attempt, make(name, source))
+            _measure(bench, target, name, attempt, make(target, source))
     except LabError as error:
         bench.fail(error, key=name, cell={"workload": name}, role="end", attempt=attempt)
 
 
 def _measure(bench: Bench, target: Target, name: str, attempt: int, workload: Workload) -> None:
-    total = workload.turns or len(workload.sessions)
     answered = 0
 
     def keep(turn: Turn, answer: Answer) -> None:
         nonlocal answered
         answered += 1
-        bench.progress(name, answered, total)
+        bench.progress(name, answered, workload.num_requests)
         bench.store.append(
             {
                 "key": f"{name}/{turn.label}",
@@ -69,7 +66,6 @@ def _measure(bench: Bench, target: Target, name: str, attempt: int, workload: Wo
     before = target.counters()
     run_sessions(
         workload.sessions,
-        workload.offsets_s,
         workload.max_concurrency,
         lambda turn: target.client.complete(turn.prompt, turn.max_tokens),
         keep,

@@ -48,9 +48,13 @@ def style() -> Iterator[None]:
 
 def panels(columns: int, *, height: float = 3.2, share_y: bool = False) -> tuple[Figure, list[Axes]]:
     """Return a figure of the page's width with panels side by side; height in inches."""
+    return grid(1, columns, height=height, share_y=share_y)
+
+
+def grid(rows: int, columns: int, *, height: float, share_y: bool = False) -> tuple[Figure, list[Axes]]:
+    """Return a figure of the page's width with rows of panels, row after row; height in inches."""
     figure = Figure(figsize=(9.2, height), layout="constrained")
-    grid = figure.subplots(1, columns, sharey=share_y, squeeze=False)
-    return figure, list(grid[0])
+    return figure, list(figure.subplots(rows, columns, sharey=share_y, squeeze=False).flat)
 
 
 def svg(figure: Figure, name: str) -> str:

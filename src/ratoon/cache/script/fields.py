@@ -1,0 +1,87 @@
+"""`Fields`: a JSON object read strictly, field by field."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class FieldError(Exception):
+    """A JSON value is not what it should be; the message completes the sentence '<place>: ...'."""
+
+
+class Fields:
+    """Takes fields out of a JSON object; `finish` refuses the rest. A `FieldError` names the field at fault."""
+
+    def __init__(self, value: object) -> None:
+        if not isinstance(value, dict):
+            raise FieldError("must be a JSON object")
+        self._fields = dict(value)
+
+    def required(self, name: str, read: Callable[[object], T]) -> T:
+        """Read a field that must be there."""
+        if name not in self._fields:
+            raise FieldError(f"`{name}` is missing")
+        try:
+            return read(self._fields.pop(name))
+        except FieldError as error:
+            raise FieldError(f"`{name}` {error}") from None
+
+    def optional(self, name: str, read: Callable[[object], T], default: T) -> T:
+        """Read a field that may be left out."""
+        return self.required(name, read) if name in self._fields else default
+
+    def finish(self) -> None:
+        """Refuse fields that nobody has asked for."""
+        if self._fields:
+            raise FieldError(f"`{next(iter(self._fields))}` is not a field here")
+
+
+def integer(low: int, high: int) -> Callable[[object], int]:
+    """Return a reader of whole numbers from `low` to `high`."""
+
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise FieldError(f"must be a whole number from {low} to {high}")
+        return value
+
+    return read
+
+
+def boolean(value: object) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        raise FieldError("must be true or false")
+    return value
+
+
+def text(value: object) -> str:
+    """Read a string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise FieldError("must be a string that is not empty")
+    return value
+
+
+def hexadecimal(value: object) -> bytes:
+    """Read bytes written as pairs of hexadecimal digits."""
+    try:
+        return bytes.fromhex(text(value))
+    except ValueError:
+        raise FieldError("must be pairs of hexadecimal digits") from None
+
+
+def array_of(read: Callable[[object], T]) -> Callable[[object], list[T]]:
+    """Return a reader of lists whose items `read` takes."""
+
+    def read_all(value: object) -> list[T]:
+        if not isinstance(value, list):
+            raise FieldError("must be a list")
+        items = []
+        for place, item in enumerate(value):
+            try:
+                items.append(read(item))
+            except FieldError as error:
+                raise FieldError(f"item {place} {error}") from None
+        return items
+
+    return read_all

@@ -1,0 +1,87 @@
+"""`EngineCore`: the loop. Plan, execute, apply; everything else is somebody else's."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ratoon.request.request import Request
+from ratoon.sched.delta import RequestDelta
+from ratoon.sched.scheduler import Scheduler
+from ratoon.step import Runner, StepPlan
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
+    """What one step did and where its time went. The counts of requests are those after the step."""
+
+    num_tokens: int
+    num_scheduled: int
+    num_running: int
+    num_waiting: int
+    plan_s: float
+    execute_s: float
+    apply_s: float
+
+
+class EngineCore:
+    """Used from one thread. `clock` gives seconds from any fixed moment; all timings are read from it."""
+
+    def __init__(
+        self, scheduler: Scheduler, runner: Runner, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.scheduler = scheduler
+        self.last_step: StepStats | None = None
+        self._runner = runner
+        self._clock = clock
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` has something to do."""
+        return self.scheduler.num_running + self.scheduler.num_waiting > 0
+
+    def check(self, request: Request) -> None:
+        """Raise a `RequestError` if the request could never be served; may be called from any thread."""
+        self.scheduler.check(request)
+
+    def add(self, request: Request) -> None:
+        """Queue a request; raises as `check` does."""
+        self.scheduler.add(request, self._clock())
+
+    def cancel(self, request_id: int) -> RequestDelta | None:
+        """End a request and free its blocks; return its last delta, or None if it had ended before."""
+        return self.scheduler.cancel(request_id, self._clock())
+
+    def step(self) -> tuple[RequestDelta, ...]:
+        """Compute one step; return what it changed, in the order in which requests ran.
+
+        If the computation raises, the requests of this step end as failed and the engine can go on. What is
+        not an `Exception`, such as Ctrl-C, is raised again after that.
+        """
+        begun = self._clock()
+        plan = self.scheduler.plan(begun)
+        if not plan.chunks:
+            return ()
+        planned = self._clock()
+        try:
+            result = self._runner.execute(plan)
+        except BaseException as error:
+            executed = self._clock()
+            deltas = self.scheduler.fail(plan, error, executed)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            executed = self._clock()
+            deltas = self.scheduler.apply(plan, result, executed)
+        self.last_step = self._stats(plan, planned - begun, executed - planned, self._clock() - executed)
+        return deltas
+
+    def _stats(self, plan: StepPlan, plan_s: float, execute_s: float, apply_s: float) -> StepStats:
+        return StepStats(
+            num_tokens=plan.num_tokens,
+            num_scheduled=len(plan.chunks),
+            num_running=self.scheduler.num_running,
+            num_waiting=self.scheduler.num_waiting,
+            plan_s=plan_s,
+            execute_s=execute_s,
+            apply_s=apply_s,
+        )

@@ -1,0 +1,116 @@
+"""The report of `Burst` and `Replay`: hits against the ideal, and what they do to TTFT."""
+
+from ratoon.lab.report import load_plots
+from ratoon.lab.report.report import Report, Section, Table, Value, share, write_number
+from ratoon.lab.report.measured_workload import MeasuredWorkload, measured_workloads
+from ratoon.lab.report.samples import failures
+from ratoon.lab.run_store import RunStore
+from ratoon.lab.statistics import summarise
+
+STATISTICS = (
+    "Ideal: what an infinite cache would hit, worked out from the token ids by the client, in the order of sending. "
+    "It counts what requests still running will have computed.",
+    "Evicted, then missed: an earlier request with this prefix had finished before this one was sent, and the tokens "
+    "were not found. Not yet there: known only from requests that were still running.",
+    "Cold: nothing was cached. Warm: at least one block was. TTFT includes waiting for a place in the server. "
+    "P95 is given from 20 requests on, P99 from 100.",
+)
+
+
+def report(run: RunStore) -> Report:
+    """Analyse a run of `Burst` or `Replay`, whole or interrupted."""
+    workloads = measured_workloads(run)
+    replay = run.manifest["experiment"] == "replay"
+    failed = failures(run.rows, lambda cell: str(cell["workload"]))
+    question = (
+        "How much of a trace does the cache hit, how much could it have hit, and what does that do to TTFT?"
+        if replay
+        else "Many requests over few prefixes: how much does the cache hit, how much could it, and what does that do to TTFT?"
+    )
+    untold = [measured for measured in workloads if not measured.fates]
+    told = [measured for measured in workloads if measured.fates]
+    findings = [_finding(measured) for measured in told]
+    findings += [f"{measured.name}: nothing was measured." for measured in untold]
+    sections = [
+        Section(
+            "Where the prompt tokens came from",
+            "",
+            (load_plots.fates(told),) if told else (),
+            (_tokens_table(workloads),),
+        ),
+        Section(
+            "Time to first token, cold and warm",
+            "",
+            (load_plots.ttft(told),) if told else (),
+            (_ttft_table(workloads),),
+        ),
+    ]
+    if replay and told:
+        sections.append(Section("Over time", "", (load_plots.timeline(told[0]),)))
+    return Report("Replay" if replay else "Burst", question, tuple(findings), tuple(sections), failed, STATISTICS)
+
+
+def _finding(measured: MeasuredWorkload) -> str:
+    prompt, cached, ideal = measured.prompt_tokens, measured.total("cached"), measured.total("ideal")
+    text = (
+        f"{measured.name}: {cached:,} of {prompt:,} prompt tokens were cached ({_percent(cached, prompt)}), "
+        f"{_percent(cached, ideal)} of the {ideal:,} that an infinite cache would have hit"
+    )
+    if evicted := measured.total("evicted"):
+        text += f"; {evicted:,} were evicted, then missed"
+    if not_yet := measured.total("not_yet"):
+        text += f"; {not_yet:,} were not there yet"
+    if measured.end is None:
+        return f"{text}. It was interrupted after {len(measured.fates)} requests."
+    counted = measured.end["counted"]
+    if counted is not None and counted["hits"] != cached:
+        return f"{text}. The server's counters say {counted['hits']:,} hits instead, which contradicts its answers."
+    return f"{text}."
+
+
+def _percent(part: int, whole: int) -> str:
+    percentage = share(part, whole)
+    return "nothing" if percentage is None else f"{write_number(percentage)} %"
+
+
+def _tokens_table(workloads: list[MeasuredWorkload]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for measured in workloads:
+        counted = measured.end["counted"] if measured.end else None
+        failed = "" if measured.end else "not finished"
+        rows.append(
+            (
+                measured.name,
+                len(measured.fates),
+                measured.prompt_tokens,
+                measured.total("cached"),
+                counted["hits"] if counted else None,
+                measured.total("ideal"),
+                measured.total("computed"),
+                measured.total("evicted"),
+                measured.total("not_yet"),
+                share(measured.total("cached"), measured.prompt_tokens),
+                share(measured.total("ideal"), measured.prompt_tokens),
+                failed or "whole",
+            )
+        )
+    columns = (
+        "workload", "requests", "prompt (tokens)", "hits, answers (tokens)", "hits, counters (tokens)", "ideal (tokens)",
+        "computed (tokens)", "evicted, then missed (tokens)", "not yet there (tokens)", "hit rate (%)",
+        "ideal hit rate (%)", "state",
+    )  # fmt: skip
+    return Table("tokens", "Prompt tokens by what became of them.", columns, tuple(rows), main=True)
+
+
+def _ttft_table(workloads: list[MeasuredWorkload]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for measured in workloads:
+        for kind, warm in (("cold", False), ("warm", True)):
+            summary = summarise(measured.ttft_s(warm=warm))
+            if summary is None:
+                rows.append((measured.name, kind, 0, None, None, None, None))
+            else:
+                tail = (summary.median, summary.p95, summary.p99, summary.largest)
+                rows.append((measured.name, kind, summary.count, *tail))
+    columns = ("workload", "prefix", "requests", "TTFT median (s)", "P95 (s)", "P99 (s)", "largest (s)")
+    return Table("ttft", "TTFT of cold and warm requests.", columns, tuple(rows), main=True)

@@ -1,0 +1,51 @@
+"""`MeasuredWorkload`: the samples of one workload, with what became of their tokens."""
+
+from dataclasses import dataclass
+
+from ratoon.lab.report.samples import Sample, good_samples
+from ratoon.lab.report.token_fates import TokenFate, token_fates
+from ratoon.lab.run_store import Row, RunStore
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWorkload:
+    """One workload as far as it was measured."""
+
+    name: str
+    fates: list[TokenFate]
+    end: Row | None
+    """The row that closes it, None where it was interrupted."""
+
+    def total(self, name: str) -> int:
+        """Return the sum of a fate's field over all requests."""
+        return sum(getattr(fate, name) for fate in self.fates)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """All prompt tokens."""
+        return sum(fate.sample.answer.prompt_tokens for fate in self.fates)
+
+    def ttft_s(self, *, warm: bool) -> list[float]:
+        """Return the TTFT of all warm, or all cold, requests."""
+        return [fate.sample.answer.ttft_s for fate in self.fates if fate.warm == warm]
+
+
+def measured_workloads(run: RunStore) -> list[MeasuredWorkload]:
+    """Return what was measured of each workload, in its last attempt."""
+    names = dict.fromkeys(row["cell"]["workload"] for row in run.rows)
+    server = run.manifest["server"]
+    found = []
+    for name in names:
+        rows = [row for row in run.rows if row["cell"]["workload"] == name]
+        last = max(row["attempt"] for row in rows)
+        rows = [row for row in rows if row["attempt"] == last and row["error"] is None]
+        end = next((row for row in rows if row["role"] == "end"), None)
+        samples = good_samples(row for row in rows if row["role"] == "request")
+        block_size = end["block_size"] if end else int(server["block size"])
+        whole_prompt = end["whole_prompt"] if end else "last token"
+        found.append(MeasuredWorkload(name, token_fates(samples, block_size, whole_prompt) if _told(samples) else [], end))
+    return found
+
+
+def _told(samples: list[Sample]) -> bool:
+    return all(sample.answer.cached_tokens is not None for sample in samples)

@@ -1,0 +1,125 @@
+"""`Holdings`: what requests hold in the cache, asked for by the chunk.
+
+The only part of the scheduler that talks to the cache, in this order per step: `admit` or `extend` for each
+request that is planned, then `commit` for each after the step succeeded, or one `abandon`. `release` comes
+between steps, or during planning for a request that is not in the plan. A request asks for blocks only when
+its chunk passes the end of what it has, and commits only when the chunk filled a block or built on new hits.
+"""
+
+from ratoon.cache.manager import CacheManager
+from ratoon.cache.match import Match
+from ratoon.errors import PoolTooSmallError
+from ratoon.request.request import Request
+from ratoon.sched.chunk import make_chunk
+from ratoon.step import ScheduledChunk
+
+
+class Holdings:
+    """Sole writer of the requests' progress in blocks and of their accounts of cached tokens."""
+
+    def __init__(self, cache: CacheManager, max_chunk: int) -> None:
+        self._cache = cache
+        self._max_chunk = max_chunk
+        self._block_size = cache.block_size
+        self._has_windows = any(group.window is not None for group in cache.groups)
+        self._watermark = max(1, cache.usable_blocks // 100)
+        self._uncommitted: set[int] = set()
+
+    def check_fits(self, num_tokens: int) -> None:
+        """Raise `PoolTooSmallError` if a request of that many computed tokens would not fit even alone."""
+        needed = self._blocks_for(num_tokens)
+        if needed > self._cache.usable_blocks:
+            raise PoolTooSmallError(
+                f"The request may need {needed} KV blocks, but the pool has {self._cache.usable_blocks}.",
+                hint="Lower max_tokens, shorten the prompt, or give the cache more memory (kv_cache_bytes).",
+            )
+
+    def admit(self, request: Request, budget: int, *, alone: bool) -> ScheduledChunk | None:
+        """Take hits and slots for the first chunk of a request that holds nothing; None if there is no room.
+
+        Unless it is `alone`, there must be room for all its known tokens, and a watermark of 1 % of the pool
+        must stay free: else it would soon lose its blocks again to requests that are further on.
+        """
+        match = self._find(request)
+        num_known = request.num_known
+        end = min(num_known, budget + (match.num_cached_tokens if match else 0))
+        keep_free = 0 if alone else self._watermark + self._blocks_for(num_known) - self._blocks_for(end)
+        resumed = request.first_scheduled_s is not None
+        chunk = self._take(request, budget, match, keep_free)
+        if chunk is not None:
+            tokens = num_known if resumed else request.num_prompt_tokens
+            self._cache.stats.record_query(tokens, preempted=resumed)
+        return chunk
+
+    def extend(self, request: Request, budget: int) -> ScheduledChunk | None:
+        """Take slots for the next chunk of a running request; None, and nothing changed, if there is no room.
+
+        A request with more than one token to go first looks whether others have computed some of them.
+        """
+        return self._take(request, budget, self._find(request) if self._cache.is_sharing else None)
+
+    def commit(self, request: Request, num_computed: int) -> None:
+        """Note that the step computed the request's positions below `num_computed`."""
+        request.num_computed = num_computed
+        if request.num_accounted < request.num_prompt_tokens:
+            request.num_accounted = min(max(request.num_accounted, num_computed), request.num_prompt_tokens)
+        if request.id in self._uncommitted:
+            self._uncommitted.remove(request.id)
+            self._cache.commit(request.id, num_computed)
+            request.block_tables = self._cache.block_tables(request.id)
+
+    def abandon(self) -> None:
+        """Note that the step failed; its requests may only be released now."""
+        self._uncommitted.clear()
+        self._cache.abandon()
+
+    def release(self, request: Request) -> None:
+        """Give everything back; what the request committed stays findable."""
+        self._cache.release(request.id)
+        request.num_computed = request.num_reserved = 0
+        request.block_tables = ()
+
+    def _find(self, request: Request) -> Match | None:
+        """Return a match that brings the request further than it has come by itself."""
+        num_known = request.num_known
+        if num_known - request.num_computed == 1 or not request.reads_cache:
+            return None
+        match = self._cache.match(request.chain, num_known)
+        return match if match.num_cached_tokens > request.num_computed else None
+
+    def _take(
+        self, request: Request, budget: int, match: Match | None, keep_free: int = 0
+    ) -> ScheduledChunk | None:
+        size = self._block_size
+        first = write_from = request.num_computed
+        if match is not None:
+            first, write_from = match.num_cached_tokens, match.num_blocks * size
+        end = min(request.num_known, first + budget)
+        if match is not None or end > request.num_reserved:
+            if not self._cache.reserve(
+                request.id, request.chain, end, match, keep_free=keep_free, write_cache=request.write_cache
+            ):
+                return None
+            request.num_reserved = -(-end // size) * size
+            request.block_tables = self._cache.block_tables(request.id)
+        if match is not None:
+            self._credit(request, first)
+        fills_a_block = end // size > first // size
+        if fills_a_block:
+            self._cache.announce(request.id, end)
+        if fills_a_block or match is not None or self._has_windows:
+            self._uncommitted.add(request.id)
+        return make_chunk(request, first, end, write_from)
+
+    def _credit(self, request: Request, num_cached: int) -> None:
+        """Jump to `num_cached` computed positions: what the prompt never had before is a hit, else a re-hit."""
+        prompt_part = min(num_cached, request.num_prompt_tokens)
+        gained = max(0, prompt_part - request.num_accounted)
+        request.num_accounted += gained
+        request.num_cached += gained
+        self._cache.stats.record_hit(gained)
+        self._cache.stats.record_hit(num_cached - request.num_computed - gained, preempted=True)
+        request.num_computed = num_cached
+
+    def _blocks_for(self, num_tokens: int) -> int:
+        return self._cache.blocks_for(num_tokens, self._max_chunk)

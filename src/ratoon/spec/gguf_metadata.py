@@ -1,0 +1,85 @@
+"""`ModelSpec` from the metadata of a GGUF file.
+
+Keys are those of gguf-py (constants.py). What the format leaves to the reader (Gemma's window pattern
+and local RoPE base) is what llama.cpp takes.
+"""
+
+import math
+
+from ratoon.checkpoint.checkpoint import Checkpoint
+from ratoon.spec.families import Family
+from ratoon.spec.model_spec import LayerSpec, ModelSpec, RopeSpec
+from ratoon.spec.rope_scaling import linear_factors
+from ratoon.spec.settings import Settings
+
+
+def spec_of_gguf(checkpoint: Checkpoint, family: Family) -> ModelSpec:
+    """Read the spec. Raises `CorruptCheckpointError` or `UnsupportedModelError`."""
+    architecture = checkpoint.architecture
+    keys = Settings(checkpoint.metadata, checkpoint.path, f"{architecture}.")
+    tensors = set(checkpoint.tensor_names())
+    if keys.integer("expert_count", 0):
+        keys.unsupported("a mixture of experts")
+    hidden_size, num_heads = keys.integer("embedding_length"), keys.integer("attention.head_count")
+    num_layers = keys.integer("block_count")
+    head_dim = keys.integer("attention.key_length", hidden_size // max(num_heads, 1))
+    if keys.integer("attention.value_length", head_dim) != head_dim:
+        keys.unsupported("values of another width than its keys")
+    if f"blk.{num_layers - 1}.attn_norm.weight" not in tensors:
+        keys.corrupt(f"it has no tensors for {num_layers} layers")
+    scaled_by = hidden_size // num_heads if num_layers == family.wide_layers else head_dim
+    return ModelSpec(
+        architecture=architecture,
+        hidden_size=hidden_size,
+        intermediate_size=keys.integer("feed_forward_length"),
+        num_heads=num_heads,
+        num_kv_heads=keys.integer("attention.head_count_kv", num_heads),
+        head_dim=head_dim,
+        vocab_size=checkpoint.tensor("token_embd.weight").shape[0],
+        max_context=keys.integer("context_length"),
+        norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        layers=_layers(checkpoint, keys, family, num_layers, head_dim),
+        attention_scale=scaled_by**-0.5,
+        activation="gelu_tanh" if family.is_gemma else "silu",
+        qkv_bias=family.qkv_bias or "blk.0.attn_q.bias" in tensors,
+        qk_norm=family.qk_norm,
+        post_norms=family.is_gemma,
+        tied_embeddings="output.weight" not in tensors,
+        embedding_scale=math.sqrt(hidden_size) if family.is_gemma else 1.0,
+        attention_softcap=keys.number("attn_logit_softcapping", 0.0),
+        final_softcap=keys.number("final_logit_softcapping", 0.0),
+    )
+
+
+def _layers(
+    checkpoint: Checkpoint, keys: Settings, family: Family, num_layers: int, head_dim: int
+) -> tuple[LayerSpec, ...]:
+    everywhere = _rope(checkpoint, keys, head_dim)
+    window = keys.integer("attention.sliding_window", 0) or None
+    if not family.window_period:
+        return (LayerSpec(window, everywhere),) * num_layers
+    local = everywhere
+    if family.local_rope_base is not None:
+        base = keys.number("rope.freq_base_swa", family.local_rope_base)
+        local = RopeSpec(base, everywhere.dim, everywhere.interleaved)
+    period = keys.integer("attention.sliding_window_pattern", family.window_period)
+    return tuple(
+        LayerSpec(None, everywhere) if (layer + 1) % period == 0 else LayerSpec(window, local)
+        for layer in range(num_layers)
+    )
+
+
+def _rope(checkpoint: Checkpoint, keys: Settings, head_dim: int) -> RopeSpec:
+    dim = keys.integer("rope.dimension_count", head_dim)
+    kind = keys.get("rope.scaling.type")
+    if kind not in (None, "none", "linear"):
+        keys.unsupported(f"RoPE scaling of the kind {kind!r}")
+    factors = linear_factors(dim, keys.number("rope.scaling.factor", 1.0) if kind == "linear" else 1.0)
+    if "rope_freqs.weight" in checkpoint.tensor_names():
+        tensor = checkpoint.tensor("rope_freqs.weight")
+        if tensor.dtype != "F32" or tensor.shape != (dim // 2,):
+            keys.corrupt("its rope_freqs are not one F32 for each pair of a head's elements")
+        factors = tuple(tensor.data.cast("f"))
+    # GGUF stores q and k of the Llama family with their rows permuted, so that turning pairs are neighbours.
+    interleaved = checkpoint.architecture == "llama"
+    return RopeSpec(keys.number("rope.freq_base", 1e4), dim, interleaved, factors)

@@ -1,0 +1,106 @@
+"""`ModelSpec` from a `config.json` in Hugging Face's layout.
+
+Keys are those of the configuration classes in `transformers`, in the forms of version 4 (`rope_theta`,
+`rope_scaling`) and version 5 (`rope_parameters`).
+"""
+
+import math
+
+from ratoon.checkpoint.checkpoint import Checkpoint
+from ratoon.spec.families import Family
+from ratoon.spec.model_spec import LayerSpec, ModelSpec, RopeSpec
+from ratoon.spec.rope_scaling import config_rope
+from ratoon.spec.settings import Settings
+
+
+def spec_of_config(checkpoint: Checkpoint, family: Family) -> ModelSpec:
+    """Read the spec. Raises `CorruptCheckpointError` or `UnsupportedModelError`."""
+    config = Settings(checkpoint.metadata, checkpoint.path)
+    _refuse_what_is_missing(config, family)
+    tensors = set(checkpoint.tensor_names())
+    hidden_size, num_heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    num_layers = config.integer("num_hidden_layers")
+    if f"model.layers.{num_layers - 1}.input_layernorm.weight" not in tensors:
+        config.corrupt(f"it has no tensors for {num_layers} layers")
+    head_dim = config.integer("head_dim", hidden_size // max(num_heads, 1))
+    return ModelSpec(
+        architecture=checkpoint.architecture,
+        hidden_size=hidden_size,
+        intermediate_size=config.integer("intermediate_size"),
+        num_heads=num_heads,
+        num_kv_heads=config.integer("num_key_value_heads", num_heads),
+        head_dim=head_dim,
+        vocab_size=checkpoint.tensor("model.embed_tokens.weight").shape[0],
+        max_context=config.integer("max_position_embeddings"),
+        norm_eps=config.number("rms_norm_eps"),
+        layers=_layers(config, family, num_layers, head_dim),
+        attention_scale=config.number("query_pre_attn_scalar", head_dim) ** -0.5,
+        activation="gelu_tanh" if family.is_gemma else "silu",
+        qkv_bias=family.qkv_bias or "model.layers.0.self_attn.q_proj.bias" in tensors,
+        qk_norm=family.qk_norm,
+        post_norms=family.is_gemma,
+        tied_embeddings=bool(config.get("tie_word_embeddings")) or "lm_head.weight" not in tensors,
+        embedding_scale=math.sqrt(hidden_size) if family.is_gemma else 1.0,
+        attention_softcap=config.number("attn_logit_softcapping", 0.0),
+        final_softcap=config.number("final_logit_softcapping", 0.0),
+    )
+
+
+def _refuse_what_is_missing(config: Settings, family: Family) -> None:
+    if config.get("quantization_config"):
+        config.unsupported("weights compressed as quantization_config says")
+    if config.number("partial_rotary_factor", 1.0) != 1.0:
+        config.unsupported("heads that RoPE turns in part")
+    activation = config.get("hidden_activation") or config.get("hidden_act")
+    expected = "gelu_pytorch_tanh" if family.is_gemma else "silu"
+    if activation not in (None, expected):
+        config.unsupported(f"the activation {activation!r}")
+
+
+def _layers(config: Settings, family: Family, num_layers: int, head_dim: int) -> tuple[LayerSpec, ...]:
+    window = _window(config)
+    windowed = _windowed_layers(config, family, num_layers) if window else [False] * num_layers
+    everywhere, local = _ropes(config, family, head_dim)
+    return tuple(
+        LayerSpec(window, local) if is_windowed else LayerSpec(None, everywhere) for is_windowed in windowed
+    )
+
+
+def _window(config: Settings) -> int | None:
+    if config.get("use_sliding_window") is False:  # Qwen's: the window is written down, but not used
+        return None
+    return config.integer("sliding_window", 0) or None
+
+
+def _windowed_layers(config: Settings, family: Family, num_layers: int) -> list[bool]:
+    """Return for each layer whether it sees only a window, where the model has one."""
+    kinds = config.get("layer_types")
+    if isinstance(kinds, list):
+        if len(kinds) != num_layers or set(kinds) - {"full_attention", "sliding_attention"}:
+            config.unsupported(f"layers of the kinds {sorted(set(map(str, kinds)))}")
+        return [kind == "sliding_attention" for kind in kinds]
+    if family.window_period:
+        period = config.integer("sliding_window_pattern", family.window_period)
+        return [(layer + 1) % period != 0 for layer in range(num_layers)]
+    first = config.integer("max_window_layers", 0)
+    return [layer >= first for layer in range(num_layers)]
+
+
+def _ropes(config: Settings, family: Family, dim: int) -> tuple[RopeSpec, RopeSpec]:
+    """Return the embeddings of layers that see everything and of those that see a window."""
+    table = config.table("rope_parameters")
+    if isinstance(table.get("full_attention"), dict):
+        full, sliding = table.table("full_attention"), table.table("sliding_attention")
+        return _rope_of(full, dim), _rope_of(sliding, dim)
+    if table.get("rope_theta") is not None:
+        everywhere = _rope_of(table, dim)
+    else:
+        everywhere = config_rope(config.table("rope_scaling"), config.number("rope_theta", 1e4), dim)
+    if family.local_rope_base is None:
+        return everywhere, everywhere
+    base = config.number("rope_local_base_freq", family.local_rope_base)
+    return everywhere, RopeSpec(base, dim, interleaved=False)
+
+
+def _rope_of(table: Settings, dim: int) -> RopeSpec:
+    return config_rope(table, table.number("rope_theta"), dim)

@@ -1,0 +1,85 @@
+"""What KV blocks cost and how many tokens they hold: the one formula behind sizing, admission and `ratoon inspect`.
+
+    page bytes = 2 (K and V) x layers of a group x KV heads x head size x block size x bytes of an element
+    blocks     = budget // page bytes, of which block 0 is the null block
+
+A request of n tokens holds, in each group, ceil(n / block size) blocks. In a group with a window of W
+tokens it holds no more than the blocks of the W - 1 tokens before a chunk and of the chunk, wherever
+these begin within a block.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ratoon.errors import InvalidParameterError
+from ratoon.spec.cache_group import CacheGroupSpec
+from ratoon.spec.model_spec import ModelSpec
+from ratoon.util.sizes import format_bytes
+
+ELEMENT_BYTES = {"f16": 2, "f32": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class KVBudget:
+    """A pool of `num_blocks` pages, null block included, for groups that share it."""
+
+    groups: tuple[CacheGroupSpec, ...]
+    block_size: int
+    page_bytes: int
+    num_blocks: int
+
+    @property
+    def usable_blocks(self) -> int:
+        """All but the null block."""
+        return self.num_blocks - 1
+
+    @property
+    def bytes_per_token(self) -> int:
+        """What a token costs while every group keeps it."""
+        return self.page_bytes // self.block_size * len(self.groups)
+
+    def blocks_for(self, num_tokens: int, max_chunk: int | None = None) -> int:
+        """Return the most blocks that a request holds while it grows to `num_tokens`, as `blocks_for` does."""
+        return blocks_for(self.groups, self.block_size, num_tokens, max_chunk)
+
+    def max_tokens(self, limit: int, max_chunk: int | None = None) -> int:
+        """Return how long one request can get in this pool, `limit` at most."""
+        lengths = range(1, limit + 1)
+        return bisect_right(
+            lengths, self.usable_blocks, key=lambda length: self.blocks_for(length, max_chunk)
+        )
+
+
+def kv_budget(
+    spec: ModelSpec, groups: Sequence[CacheGroupSpec], *, block_size: int, kv_dtype: str, kv_cache_bytes: int
+) -> KVBudget:
+    """Return the pool that a budget in bytes pays for. Raises `InvalidParameterError` where it holds no block."""
+    num_slots = max(len(group.layers) for group in groups)
+    per_position = 2 * num_slots * spec.num_kv_heads * spec.head_dim * ELEMENT_BYTES[kv_dtype]
+    page_bytes = per_position * block_size
+    num_blocks = kv_cache_bytes // page_bytes
+    if num_blocks < 2:
+        raise InvalidParameterError(
+            f"{format_bytes(kv_cache_bytes)} hold no KV block besides the null block; one takes {format_bytes(page_bytes)}.",
+            hint="Raise --kv-cache-bytes or lower --block-size.",
+        )
+    return KVBudget(tuple(groups), block_size, page_bytes, num_blocks)
+
+
+def blocks_for(
+    groups: Sequence[CacheGroupSpec], block_size: int, num_tokens: int, max_chunk: int | None = None
+) -> int:
+    """Return the most blocks, over all groups, that a request holds while it grows to `num_tokens`.
+
+    `max_chunk` is the greatest number of tokens it reserves ahead of what it has computed; None
+    reserves all at once.
+    """
+    whole = -(-num_tokens // block_size)
+    chunk = num_tokens if max_chunk is None else min(max_chunk, num_tokens)
+    total = 0
+    for group in groups:
+        span = num_tokens if group.window is None else group.window - 1 + chunk
+        # A span that may begin anywhere in a block touches one block more than one that begins with it.
+        total += min(whole, (span + block_size - 2) // block_size + 1)
+    return total

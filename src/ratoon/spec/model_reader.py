@@ -1,0 +1,64 @@
+"""Reading a `ModelSpec` from a checkpoint, whatever its format."""
+
+import re
+
+from ratoon.checkpoint.checkpoint import Checkpoint
+from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
+from ratoon.spec.families import FAMILIES
+from ratoon.spec.gguf_metadata import spec_of_gguf
+from ratoon.spec.hf_config import spec_of_config
+from ratoon.spec.model_spec import ModelSpec
+
+_QKV_BIAS = re.compile(r"\.(attn_[qkv]|self_attn\.[qkv]_proj)\.bias$")
+_ABSURD = 1 << 27  # no size of a model is near it; memory is allocated by these numbers
+
+
+def read_model_spec(checkpoint: Checkpoint) -> ModelSpec:
+    """Return the model's geometry and switches.
+
+    Raises `UnsupportedModelError` naming an architecture or a setting that is not implemented, and
+    `CorruptCheckpointError` for metadata that cannot be right.
+    """
+    family = FAMILIES.get(checkpoint.architecture)
+    if family is None:
+        raise UnsupportedModelError(
+            f"{checkpoint.path} is of the architecture {checkpoint.architecture!r}, which is not implemented.",
+            hint=f"Ratoon runs {', '.join(FAMILIES)}.",
+        )
+    _refuse_unknown_parts(checkpoint)
+    spec = (spec_of_gguf if checkpoint.format == "gguf" else spec_of_config)(checkpoint, family)
+    _check(spec, checkpoint)
+    return spec
+
+
+def _refuse_unknown_parts(checkpoint: Checkpoint) -> None:
+    """Refuse tensors that would be left out of the computation without a word."""
+    for name in checkpoint.tensor_names():
+        if "_exps." in name or ".experts." in name:
+            part = "a mixture of experts"
+        elif name.endswith(".bias") and not _QKV_BIAS.search(name):
+            part = f"the bias {name}"
+        else:
+            continue
+        raise UnsupportedModelError(f"{checkpoint.path} has {part}, which is not implemented.")
+
+
+def _check(spec: ModelSpec, checkpoint: Checkpoint) -> None:
+    """Refuse numbers that no model can have, before anything divides by them or allocates for them."""
+    sizes = {
+        "hidden size": spec.hidden_size,
+        "feed-forward size": spec.intermediate_size,
+        "number of heads": spec.num_heads,
+        "number of KV heads": spec.num_kv_heads,
+        "head size": spec.head_dim,
+        "context": spec.max_context,
+        "number of layers": spec.num_layers,
+    }
+    wrong = [f"its {what} is {size}" for what, size in sizes.items() if not 0 < size <= _ABSURD]
+    if not wrong and spec.num_heads % spec.num_kv_heads:
+        wrong = [f"{spec.num_heads} heads do not share {spec.num_kv_heads} KV heads"]
+    for dim in {layer.rope.dim for layer in spec.layers}:
+        if dim % 2 or not 0 < dim <= spec.head_dim:
+            wrong.append(f"RoPE turns {dim} elements of a head of {spec.head_dim}")
+    if wrong:
+        raise CorruptCheckpointError(f"{checkpoint.path} cannot be right: {wrong[0]}.")

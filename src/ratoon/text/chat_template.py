@@ -1,0 +1,141 @@
+"""`ChatTemplate`: messages to the text that the model was trained on.
+
+Templates are programs in Jinja that come with the model, so they run in jinja2's sandbox. They expect
+what the `transformers` library gives them: its way of trimming blocks, its functions, its JSON.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
+import jinja2.sandbox
+
+from ratoon.checkpoint.checkpoint import Checkpoint
+from ratoon.errors import ChatTemplateError
+from ratoon.text.tokenizer import Tokenizer
+from ratoon.text.utf8 import decode_utf8
+
+Message = Mapping[str, Any]
+
+
+class ChatTemplate:
+    """A compiled template. Raises `ChatTemplateError` where it cannot be compiled."""
+
+    def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
+        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationTag]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals |= {"raise_exception": _refuse, "strftime_now": _strftime_now}
+        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        try:
+            self._template = environment.from_string(source)
+        except jinja2.TemplateError as error:
+            raise ChatTemplateError(f"The chat template is not valid Jinja: {error}.") from error
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Return the prompt. `variables` are further names the template may use (`enable_thinking`, ...).
+
+        Raises `ChatTemplateError` with the template's own words where it refuses the messages.
+        """
+        given = {
+            "messages": [_with_plain_content(message) for message in messages],
+            "add_generation_prompt": add_generation_prompt,
+            "tools": tools,
+            "documents": documents,
+        }
+        try:
+            return self._template.render(self._tokens | given | dict(variables or {}))
+        except Exception as error:  # a template is a program: it can fail in any way
+            raise ChatTemplateError(f"The chat template refuses these messages: {error}.") from error
+
+
+def load_chat_template(
+    checkpoint: Checkpoint, tokenizer: Tokenizer, file: Path | None = None
+) -> ChatTemplate:
+    """Return the template in `file`, else the model's own. Raises `ChatTemplateError`."""
+    source = _own_template(checkpoint) if file is None else _read(file)
+    ends = tokenizer.eos_token_ids[:1]
+    bos, eos = (
+        "" if token_id is None else tokenizer.token_text(token_id)
+        for token_id in (tokenizer.bos_token_id, ends[0] if ends else None)
+    )
+    return ChatTemplate(source, bos_token=bos, eos_token=eos)
+
+
+def _own_template(checkpoint: Checkpoint) -> str:
+    metadata = checkpoint.metadata
+    configured = metadata.get("tokenizer_config.json")
+    template = metadata.get("tokenizer.chat_template") or metadata.get("chat_template.jinja")
+    if template is None and isinstance(configured, dict):
+        template = configured.get("chat_template")
+    if isinstance(template, list):  # several under names
+        template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
+    if not isinstance(template, str):
+        raise ChatTemplateError(
+            f"{checkpoint.path} has no chat template.",
+            hint="It may be a base model: give it a plain prompt, or a template in a file.",
+        )
+    return template
+
+
+def _read(file: Path) -> str:
+    try:
+        return decode_utf8(file.read_bytes(), str(file))
+    except OSError as error:
+        raise ChatTemplateError(f"The chat template {file} cannot be read: {error.strerror}.") from error
+
+
+def _with_plain_content(message: Message) -> Message:
+    """Return the message with a list of text parts joined to one text, which every template can take."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in content):
+        raise ChatTemplateError("A message has a part that is not text, which is not implemented.")
+    return {**message, "content": "\n".join(str(part.get("text", "")) for part in content)}
+
+
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON as it is; Jinja's own filter escapes it for HTML."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+def _refuse(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+def _strftime_now(form: str) -> str:
+    return datetime.now().strftime(form)
+
+
+class _GenerationTag(jinja2.ext.Extension):
+    """`{% generation %}` marks answers for training; here it is passed over."""
+
+    tags = {"generation"}  # noqa: RUF012  # jinja2 declares it so
+
+    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)

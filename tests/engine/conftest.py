@@ -1,0 +1,257 @@
+"""A model that is nothing but memory: what a step computes depends on every slot that it reads.
+
+The value of a position is a digest of its token and of the values in all the slots it sees, read through the
+block tables of every group. A slot that holds another token, a stale value or nothing changes everything after it, so
+a request whose output equals that of `run_alone` was given exactly the right blocks.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import pytest
+
+from ratoon.cache.invariants import check_invariants
+from ratoon.cache.manager import CacheManager
+from ratoon.engine.core import EngineCore
+from ratoon.identity.extra_keys import ExtraKeys
+from ratoon.identity.hash_chain import HashChain
+from ratoon.request.finish import FinishReason
+from ratoon.request.request import Request
+from ratoon.request.sampling_params import SamplingParams
+from ratoon.sched.delta import RequestDelta
+from ratoon.sched.limits import Limits
+from ratoon.sched.scheduler import Scheduler
+from ratoon.spec.cache_group import CacheGroupSpec
+from ratoon.step import ChunkResult, Logprobs, ScheduledChunk, StepPlan, StepResult
+
+VOCAB_SIZE = 29
+EOS = 0
+BLOCK_SIZE = 4
+ROOT = bytes(32)
+
+Groups = tuple[CacheGroupSpec, ...]
+
+
+def sampled_token(value: int, seed: int, num_generated: int, banned: Sequence[int]) -> int:
+    allowed = [token for token in range(VOCAB_SIZE) if token not in banned]
+    return allowed[hash((value, seed, num_generated)) % len(allowed)]
+
+
+def prompt_logprob(value: int, num_best: int, target: int) -> Logprobs:
+    return ((target, -float(hash((value, num_best, target)) % 1000)),)
+
+
+@lru_cache(maxsize=100_000)
+def value_alone(tokens: tuple[int, ...], groups: Groups) -> int:
+    """Return the value of the last position, as the simulated runner finds it in correct memory."""
+    last = len(tokens) - 1
+    seen = tuple(
+        tuple(value_alone(tokens[: i + 1], groups) for i in range(group.first_visible(last), last))
+        for group in groups
+    )
+    return hash((last, tokens[-1], seen))
+
+
+def run_alone(request: Request, prompt: Sequence[int], groups: Groups, max_model_len: int) -> list[int]:
+    """Return the output that the request has with no cache, no batch, no chunks and no preemption."""
+    params = request.params
+    stop_ids = set(params.stop_token_ids) | (set() if params.ignore_eos else {EOS})
+    tokens = tuple(prompt)
+    output: list[int] = []
+    while len(tokens) < max_model_len and len(output) < (params.max_tokens or max_model_len):
+        banned = sorted(stop_ids) if len(output) < params.min_tokens else ()
+        output.append(sampled_token(value_alone(tokens, groups), request.seed, len(output), banned))
+        tokens += (output[-1],)
+        if output[-1] in stop_ids:
+            break
+    return output
+
+
+class MemoryRunner:
+    """Set `fails` and the next step raises, after it has spoilt every slot it was to write."""
+
+    def __init__(self, groups: Groups) -> None:
+        self.groups = groups
+        self.memory: dict[tuple[int, int, int], tuple[int, int]] = {}  # group, block, offset: position, value
+        self.fails = False
+        self.plans: list[StepPlan] = []
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        self.plans.append(plan)
+        if self.fails:
+            self.fails = False
+            for chunk in plan.chunks:
+                for position in range(chunk.write_from, chunk.first_position + len(chunk.token_ids)):
+                    self.write(chunk, position, -1)
+            raise OSError("the device is gone")
+        written: set[tuple[int, int, int]] = set()
+        values: dict[tuple[int, int], int] = {}
+        # By position, because each layer writes everything before any attention of that layer reads.
+        for position, index in sorted(
+            (chunk.first_position + i, index)
+            for index, chunk in enumerate(plan.chunks)
+            for i in range(len(chunk.token_ids))
+        ):
+            chunk = plan.chunks[index]
+            value = self.value(chunk, position)
+            values[index, position] = value
+            if position >= chunk.write_from:
+                slots = self.write(chunk, position, value)
+                assert written.isdisjoint(slots), "two chunks write one slot"
+                written |= slots
+            else:
+                assert all(self.memory[slot] == (position, value) for slot in self.slots(chunk, position))
+        return StepResult(
+            plan.step_id, tuple(self.result(chunk, i, values) for i, chunk in enumerate(plan.chunks))
+        )
+
+    def slots(self, chunk: ScheduledChunk, position: int) -> set[tuple[int, int, int]]:
+        logical, offset = divmod(position, BLOCK_SIZE)
+        slots = {(g, table[logical], offset) for g, table in enumerate(chunk.block_tables)}
+        assert all(block_id for _, block_id, _ in slots), "a slot in the null block"
+        return slots
+
+    def write(self, chunk: ScheduledChunk, position: int, value: int) -> set[tuple[int, int, int]]:
+        slots = self.slots(chunk, position)
+        self.memory.update(dict.fromkeys(slots, (position, value)))
+        return slots
+
+    def value(self, chunk: ScheduledChunk, position: int) -> int:
+        seen = []
+        for g, group in enumerate(self.groups):
+            table = chunk.block_tables[g]
+            found = [
+                self.memory[g, table[i // BLOCK_SIZE], i % BLOCK_SIZE]
+                for i in range(group.first_visible(position), position)
+            ]
+            assert [i for i, _ in found] == list(range(group.first_visible(position), position))
+            seen.append(tuple(value for _, value in found))
+        return hash((position, chunk.token_ids[position - chunk.first_position], tuple(seen)))
+
+    def result(self, chunk: ScheduledChunk, index: int, values: dict[tuple[int, int], int]) -> ChunkResult:
+        prompt_logprobs = tuple(
+            prompt_logprob(values[index, position], chunk.prompt_logprobs or 0, target)
+            for position, target in enumerate(chunk.prompt_targets, chunk.first_position)
+        )
+        spec = chunk.sample
+        if spec is None:
+            return ChunkResult(chunk.request_id, prompt_logprobs=prompt_logprobs)
+        value = values[index, chunk.first_position + len(chunk.token_ids) - 1]
+        token = sampled_token(value, spec.seed, spec.num_generated, spec.banned_token_ids)
+        logprobs = () if spec.params.logprobs is None else (((token, -1.0),),)
+        return ChunkResult(chunk.request_id, (token,), 0, logprobs, prompt_logprobs)
+
+
+class Bench:
+    """An engine on a `MemoryRunner`, with everything that a test wants to ask afterwards."""
+
+    def __init__(
+        self,
+        *,
+        num_blocks: int = 65,
+        windows: Sequence[int | None] = (None,),
+        share_in_flight: bool = True,
+        enable_prefix_caching: bool = True,
+        max_num_seqs: int = 64,
+        max_num_batched_tokens: int = 512,
+        max_model_len: int = 200,
+    ) -> None:
+        self.groups = tuple(CacheGroupSpec(window) for window in windows)
+        self.max_model_len = max_model_len
+        self.cache = CacheManager(
+            self.groups,
+            num_blocks=num_blocks,
+            block_size=BLOCK_SIZE,
+            share_in_flight=share_in_flight,
+            enable_prefix_caching=enable_prefix_caching,
+        )
+        limits = Limits(
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_model_len=max_model_len,
+        )
+        self.scheduler = Scheduler(self.cache, limits, eos_token_ids=(EOS,))
+        self.runner = MemoryRunner(self.groups)
+        ticks = count()
+        self.core = EngineCore(self.scheduler, self.runner, clock=lambda: float(next(ticks)))
+        self.requests: dict[int, Request] = {}
+        self.prompts: dict[int, tuple[int, ...]] = {}
+        self.deltas: dict[int, list[RequestDelta]] = {}
+
+    def request(self, prompt: Sequence[int], *, salt: str | None = None, **settings: Any) -> Request:
+        """Make a request; settings are fields of `Request` or of `SamplingParams`."""
+        fields = {name: settings.pop(name) for name in ("priority", "read_cache", "write_cache") if name in settings}
+        settings = {"max_tokens": 4, "ignore_eos": True, **settings}
+        chain = HashChain(ROOT, BLOCK_SIZE, ExtraKeys(salt=salt), prompt)
+        number = len(self.requests)
+        return Request(number, chain, SamplingParams(**settings), seed=settings.get("seed") or 7, **fields)
+
+    def add(self, prompt: Sequence[int], **settings: Any) -> Request:
+        request = self.request(prompt, **settings)
+        self.core.add(request)
+        self.requests[request.id] = request
+        self.prompts[request.id] = tuple(prompt)
+        self.deltas[request.id] = []
+        return request
+
+    def cancel(self, request: Request) -> None:
+        delta = self.core.cancel(request.id)
+        if delta is not None:
+            self.deltas[request.id].append(delta)
+
+    def step(self) -> tuple[RequestDelta, ...]:
+        deltas = self.core.step()
+        for delta in deltas:
+            self.deltas[delta.request_id].append(delta)
+        check_invariants(self.cache)
+        return deltas
+
+    def run(self) -> None:
+        """Step until nothing is left to do, then check every request."""
+        for _ in range(10_000):
+            if not self.core.has_work:
+                break
+            self.step()
+        assert not self.core.has_work, "somebody is stuck"
+        self.check()
+
+    def output(self, request: Request) -> list[int]:
+        return [token for delta in self.deltas[request.id] for token in delta.token_ids]
+
+    def last(self, request: Request) -> RequestDelta:
+        return self.deltas[request.id][-1]
+
+    def alone(self, request: Request) -> list[int]:
+        return run_alone(request, self.prompts[request.id], self.groups, self.max_model_len)
+
+    def finished(self) -> Iterator[Request]:
+        for number, deltas in self.deltas.items():
+            if deltas and deltas[-1].finish_reason is not None:
+                yield self.requests[number]
+
+    @property
+    def computed_tokens(self) -> int:
+        return sum(plan.num_tokens for plan in self.runner.plans)
+
+    def check(self) -> None:
+        """Check what must hold once every request has ended."""
+        assert list(self.finished()) == list(self.requests.values())
+        usages = [self.last(request).usage for request in self.requests.values() if request.first_scheduled_s]
+        assert self.cache.stats.num_query_tokens == sum(usage.prompt_tokens for usage in usages if usage)
+        assert self.cache.stats.num_hit_tokens == sum(usage.cached_tokens for usage in usages if usage)
+        assert self.cache.num_free_blocks == self.cache.usable_blocks
+        assert not self.cache.requests
+        for request in self.requests.values():
+            last, expected = self.last(request), self.alone(request)
+            complete = last.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
+            output = self.output(request)
+            assert output == (expected if complete else expected[: len(output)])
+            assert last.usage is not None
+            assert last.usage.completion_tokens == len(output)
+
+
+@pytest.fixture(scope="session")
+def make_bench() -> Callable[..., Bench]:
+    return Bench

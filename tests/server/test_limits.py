@@ -1,0 +1,86 @@
+from contextlib import ExitStack
+
+import pytest
+
+from ratoon.errors import InvalidParameterError
+from ratoon.server.api_error import ApiError
+from ratoon.server.limits import Gate, ServerLimits, TenantLimits
+
+
+def gate(limits: ServerLimits, num_waiting: int = 0) -> Gate:
+    return Gate(limits, num_waiting=lambda: num_waiting, max_running=lambda: 4)
+
+
+FREE = TenantLimits()
+
+
+def refusal(gate: Gate, tenant: str, limits: TenantLimits, num_answers: int = 1) -> ApiError:
+    with pytest.raises(ApiError) as caught, gate.admit(tenant, limits, num_answers):
+        pass
+    return caught.value
+
+
+def test_places_are_given_back_when_a_request_ends_however_it_ends() -> None:
+    counted = gate(ServerLimits())
+
+    def fail_inside() -> None:
+        with counted.admit("a", FREE, 3):
+            assert counted.num_in_flight == 3
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_inside()
+    assert counted.num_in_flight == 0
+
+
+def test_a_tenant_at_its_limit_is_asked_to_wait_and_others_are_not() -> None:
+    counted = gate(ServerLimits())
+    limits = TenantLimits(max_concurrent_requests=2)
+    with counted.admit("a", limits, 2):
+        error = refusal(counted, "a", limits)
+        assert (error.status, error.headers) == (429, {"Retry-After": "1"})
+        with counted.admit("b", limits, 1):
+            assert counted.num_in_flight == 3
+    with counted.admit("a", limits, 1):
+        pass
+
+
+def test_all_tenants_together_have_a_limit() -> None:
+    counted = gate(ServerLimits(max_concurrent_requests=3))
+    with ExitStack() as stack:
+        for tenant in "abc":
+            stack.enter_context(counted.admit(tenant, FREE, 1))
+        assert refusal(counted, "d", FREE).status == 429
+
+
+def test_a_full_queue_turns_away() -> None:
+    assert refusal(gate(ServerLimits(max_queued_requests=5), num_waiting=5), "a", FREE).status == 429
+    with gate(ServerLimits(max_queued_requests=5), num_waiting=4).admit("a", FREE, 1):
+        pass
+
+
+def test_what_can_never_pass_is_a_400() -> None:
+    assert refusal(gate(ServerLimits(max_concurrent_requests=3)), "a", FREE, 4).status == 400
+    assert refusal(gate(ServerLimits()), "a", TenantLimits(max_concurrent_requests=2), 3).status == 400
+
+
+def test_retry_after_grows_with_the_queue_and_the_time_an_answer_takes() -> None:
+    seconds = []
+    for num_waiting, e2e_s in [(8, 1.0), (8, 10.0), (40, 10.0), (4000, 1000.0)]:
+        full = gate(ServerLimits(max_queued_requests=1), num_waiting)
+        for _ in range(200):
+            full.finished(e2e_s)
+        seconds.append(int(refusal(full, "a", FREE).headers["Retry-After"]))
+    assert seconds == [3, 30, 60, 60]
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "3", None])
+def test_a_server_limit_is_a_whole_number_above_zero(value: object) -> None:
+    with pytest.raises(InvalidParameterError, match="max_body_bytes must be a number above zero"):
+        ServerLimits(max_body_bytes=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("inf"), float("nan"), None])
+def test_a_deadline_is_a_finite_number_above_zero(value: float | None) -> None:
+    with pytest.raises(InvalidParameterError, match="request_deadline_s"):
+        TenantLimits(request_deadline_s=value)  # type: ignore[arg-type]
