@@ -16,12 +16,15 @@
 
 namespace ratoon {
 
-using Matrix = std::shared_ptr<const PackedMatrix>;
+using Matrix = std::shared_ptr<PackedMatrix>;
 using Floats = std::vector<float>;
 
 // Intermediate results of the block that is running; every block uses the same memory.
 struct Workspace {
-    Buffer values, tiles;  // input rows of the next product
+    struct Input {
+        Buffer values, tiles;
+    };
+    Input first, last;  // of the block's first and last products
     Buffer queries, context;
     Buffer product;  // before a norm
     Buffer record_values, record_weights;
@@ -83,7 +86,7 @@ struct AttentionSettings {
     int num_heads, num_kv_heads, head_dim;
     float scale, softcap;
     std::int64_t window;  // 0 for full attention
-    std::shared_ptr<const RopeTables> rope;
+    std::shared_ptr<RopeTables> rope;
     int group;
     std::int64_t slot;
 };

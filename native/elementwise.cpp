@@ -15,10 +15,10 @@ void normalise(const float* x, const float* weight, float eps, std::int64_t n, f
     for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void quantise(const float* x, std::int64_t row, const QuantTiles& tiles) {
+void quantise(const float* x, std::int64_t row, std::int64_t first_group, std::int64_t end_group, const QuantTiles& tiles) {
     const std::int64_t in_tile = row % tiles.height, first_row = row - in_tile, height = tile_rows(tiles, first_row);
-    std::uint8_t* group = tile_data(tiles, first_row);
-    for (std::int64_t g = 0; g < tiles.groups; ++g, x += kGroup, group += height * QuantTiles::kRowBytes) {
+    std::uint8_t* group = tile_data(tiles, first_row) + first_group * height * QuantTiles::kRowBytes;
+    for (std::int64_t g = first_group; g < end_group; ++g, x += kGroup, group += height * QuantTiles::kRowBytes) {
         const Vec a = load(x), b = load(x + 16);
         const float peak = largest(max(abs(a), abs(b)));
         const bool normal = peak > 1e-30f;  // below, 127 / peak would overflow
@@ -34,6 +34,16 @@ void quantise(const float* x, std::int64_t row, const QuantTiles& tiles) {
         scales[3 * height] = scale * static_cast<float>(high);
         const std::int32_t shift = -128 * (low + high);
         __builtin_memcpy(scales + 4 * height, &shift, sizeof shift);
+    }
+}
+
+void rotate(float* head, const float* cos, const float* sin, std::int64_t half, bool interleaved) {
+    const std::int64_t step = interleaved ? 2 : 1, partner = interleaved ? 1 : half;
+    for (std::int64_t i = 0; i < half; ++i) {
+        float *x = head + i * step, *y = x + partner;
+        const float a = *x, b = *y;
+        *x = a * cos[i] - b * sin[i];
+        *y = b * cos[i] + a * sin[i];
     }
 }
 

@@ -216,7 +216,7 @@ std::int64_t row_bytes(Format format, std::int64_t columns) {
     return columns / stored.elements * stored.bytes;
 }
 
-std::shared_ptr<const PackedMatrix> pack(Pool& pool, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
+std::shared_ptr<PackedMatrix> pack(Pool& pool, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
                                          std::int64_t unit) {
     const PanelLayout layout = layout_of(format);
     Panels panels{format, depth, rows, unit, panel_bytes(layout, depth), nullptr};

@@ -26,7 +26,7 @@ struct PackedMatrix {
 };
 
 // Pack `rows` stored rows (the outputs) of `depth` elements. Panels start afresh every `unit` rows, which must divide `rows`.
-std::shared_ptr<const PackedMatrix> pack(Pool& pool, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
+std::shared_ptr<PackedMatrix> pack(Pool& pool, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
                                          std::int64_t unit);
 
 // Expand one stored row to floats.

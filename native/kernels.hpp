@@ -95,12 +95,14 @@ struct Kernels {
 
     // RMS norm of n numbers.
     void (*normalise)(const float* x, const float* weight, float eps, std::int64_t n, float* out);
-    // Put one row of floats into the tiles.
-    void (*quantise)(const float* x, std::int64_t row, const QuantTiles& tiles);
+    // Put groups [first_group, end_group) of one row into the tiles; x is the first of them.
+    void (*quantise)(const float* x, std::int64_t row, std::int64_t first_group, std::int64_t end_group, const QuantTiles& tiles);
     // out[r][c] = (or +=) the product of rows [first_row, end_row) with panels [first_panel, end_panel), which belong to one unit;
     // `out` points at the first row and column. The first row starts a tile.
     void (*product)(const Panels& weights, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
                     std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride, bool add);
+    // Turn the first 2 * half numbers of a head; pairs are (2i, 2i + 1) if interleaved, else (i, half + i).
+    void (*rotate)(float* head, const float* cos, const float* sin, std::int64_t half, bool interleaved);
     // out = activation(gate) * up, n a multiple of 16.
     void (*activate)(Activation activation, const float* gate, const float* up, std::int64_t n, float* out);
     // x = cap * tanh(x / cap)

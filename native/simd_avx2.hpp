@@ -146,13 +146,20 @@ struct Dot {
             if constexpr (kBits == 8) return _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(row, v));
             else return _mm256_maddubs_epi16(v, row);
         };
-        if constexpr (kStep % kRun == 0) pairs = {multiply(w.lo), multiply(w.hi)};
-        else pairs = {_mm256_add_epi16(pairs.lo, multiply(w.lo)), _mm256_add_epi16(pairs.hi, multiply(w.hi))};
+        __m256i lo = multiply(w.lo), hi = multiply(w.hi);
+        if constexpr (kStep % kRun != 0) {
+            lo = _mm256_add_epi16(pairs.lo, lo);
+            hi = _mm256_add_epi16(pairs.hi, hi);
+        }
+        // Compilers like to put off all the additions and run out of registers; this makes them add here and now.
+        asm("" : "+x"(lo), "+x"(hi));
+        pairs = {lo, hi};
         if constexpr (kStep % kRun == kRun - 1 || kStep == kSteps - 1) {
             const __m256i ones = _mm256_set1_epi16(1);
-            const Bytes wide = {_mm256_madd_epi16(pairs.lo, ones), _mm256_madd_epi16(pairs.hi, ones)};
-            if constexpr (kStep < kRun) sums = wide;
-            else sums = {_mm256_add_epi32(sums.lo, wide.lo), _mm256_add_epi32(sums.hi, wide.hi)};
+            lo = _mm256_madd_epi16(lo, ones);
+            hi = _mm256_madd_epi16(hi, ones);
+            if constexpr (kStep < kRun) sums = {lo, hi};
+            else sums = {_mm256_add_epi32(sums.lo, lo), _mm256_add_epi32(sums.hi, hi)};
         }
     }
     INLINE Vec value() const { return {_mm256_cvtepi32_ps(sums.lo), _mm256_cvtepi32_ps(sums.hi)}; }

@@ -210,8 +210,8 @@ const Step::Group& Step::group(int index) const {
 }
 
 const AttentionPlan& Step::plan(const PlanShape& shape) {
-    for (const auto& plan : plans_) {
-        if (plan->shape == shape) return *plan;
+    for (const AttentionPlan& plan : plans_) {
+        if (plan.shape == shape) return plan;
     }
     const Group& inputs = group(shape.group);
     for (const std::int64_t slot : inputs.write_slots) {
@@ -219,8 +219,7 @@ const AttentionPlan& Step::plan(const PlanShape& shape) {
             refuse("write slot " + std::to_string(slot) + " lies outside the pages");
         }
     }
-    plans_.push_back(std::make_unique<AttentionPlan>(Planner(shape, inputs, positions_, cu_seqlens_).make()));
-    return *plans_.back();
+    return plans_.emplace_back(Planner(shape, inputs, positions_, cu_seqlens_).make());
 }
 
 }  // namespace ratoon

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <list>
 #include <vector>
 
 #include "kernels.hpp"
@@ -67,7 +67,7 @@ private:
     std::vector<std::int32_t> cu_seqlens_;
     std::int32_t last_position_ = -1;
     std::vector<Group> groups_;
-    std::vector<std::unique_ptr<AttentionPlan>> plans_;
+    std::list<AttentionPlan> plans_;  // callers hold references
 };
 
 }  // namespace ratoon

@@ -29,7 +29,7 @@ void wait_for_change(const std::atomic<std::uint32_t>& counter, std::uint32_t ol
 
 }  // namespace
 
-Pool::Pool(int num_threads) : scratch_(static_cast<std::size_t>(num_threads)), missing_(num_threads) {
+Pool::Pool(int num_threads) : scratch_(static_cast<std::size_t>(num_threads)), missing_(num_threads), counters_(static_cast<std::size_t>(num_threads)) {
     for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { work(i); });
 }
 
@@ -47,7 +47,7 @@ void Pool::start() {
 void Pool::meet() {
     const std::uint32_t meeting = meetings_.load(std::memory_order_relaxed);
     if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        next_.store(0, std::memory_order_relaxed);
+        for (Counter& counter : counters_) counter.taken.store(0, std::memory_order_relaxed);
         missing_.store(size(), std::memory_order_relaxed);
         meetings_.fetch_add(1);
         meetings_.notify_all();

@@ -23,8 +23,9 @@ class Worker {
 public:
     Worker(Pool& pool, int index) : pool_(pool), index_(index) {}
 
-    // Run body(i) for i in [0, count), each on whichever thread is free, and wait until all are done.
-    // Every thread of the region must call this with the same count.
+    // Run body(i) for i in [0, count) and wait until all are done. Every thread of the region must call this with the same
+    // count. Each begins with a range of its own, so that it reads weights in the order in which they lie, and then
+    // helps the others with theirs.
     template <class Body>
     void share(std::int64_t count, Body&& body);
 
@@ -77,7 +78,11 @@ private:
     alignas(64) std::atomic<std::uint32_t> regions_{0};  // started so far
     alignas(64) std::atomic<std::uint32_t> meetings_{0};  // completed so far
     alignas(64) std::atomic<int> missing_{0};            // threads that the next meeting waits for
-    alignas(64) std::atomic<std::int64_t> next_{0};      // item of the shared loop that is running
+
+    struct alignas(64) Counter {
+        std::atomic<std::int64_t> taken{0};
+    };
+    std::vector<Counter> counters_;  // items taken from each thread's range of the shared loop that is running
 };
 
 template <class Body>
@@ -86,7 +91,13 @@ void Worker::share(std::int64_t count, Body&& body) {
         for (std::int64_t i = 0; i < count; ++i) body(i);
         return;
     }
-    for (std::int64_t i; (i = pool_.next_.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
+    const std::int64_t threads = pool_.size();
+    for (std::int64_t t = 0; t < threads; ++t) {
+        const std::int64_t owner = (index_ + t) % threads, end = (owner + 1) * count / threads, begin = owner * count / threads;
+        std::atomic<std::int64_t>& taken = pool_.counters_[static_cast<std::size_t>(owner)].taken;
+        if (begin + taken.load(std::memory_order_relaxed) >= end) continue;
+        for (std::int64_t i; (i = begin + taken.fetch_add(1, std::memory_order_relaxed)) < end;) body(i);
+    }
     pool_.meet();
 }
 

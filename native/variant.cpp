@@ -11,6 +11,7 @@ using Function = std::remove_pointer_t<T>;
 Function<decltype(Kernels::normalise)> normalise;
 Function<decltype(Kernels::quantise)> quantise;
 Function<decltype(Kernels::product)> product;
+Function<decltype(Kernels::rotate)> rotate;
 Function<decltype(Kernels::activate)> activate;
 Function<decltype(Kernels::softcap)> softcap;
 Function<decltype(Kernels::store_key)> store_key;
@@ -25,6 +26,7 @@ const Kernels kernels = {
     .normalise = normalise,
     .quantise = quantise,
     .product = product,
+    .rotate = rotate,
     .activate = activate,
     .softcap = softcap,
     .store_key = store_key,

@@ -1,12 +1,11 @@
 """A model that is nothing but memory: what a step computes depends on every slot that it reads.
 
-The value of a position is a digest of its token and of the values in all the slots it sees, read through the
-block tables of every group. A slot that holds another token, a stale value or nothing changes everything after it, so
-a request whose output equals that of `run_alone` was given exactly the right blocks.
+The value of a position is a digest of its token and of the values in all the slots it sees, read through
+the block tables of every group. A slot that holds another token, a stale value or nothing changes everything
+after it, so a request whose output equals what it gets `Alone` was given exactly the right blocks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -43,49 +42,51 @@ def prompt_logprob(value: int, num_best: int, target: int) -> Logprobs:
     return ((target, -float(hash((value, num_best, target)) % 1000)),)
 
 
-@lru_cache(maxsize=100_000)
-def value_alone(tokens: tuple[int, ...], groups: Groups) -> int:
-    """Return the value of the last position, as the simulated runner finds it in correct memory."""
-    last = len(tokens) - 1
-    seen = tuple(
-        tuple(value_alone(tokens[: i + 1], groups) for i in range(group.first_visible(last), last))
-        for group in groups
-    )
-    return hash((last, tokens[-1], seen))
+def append_value(values: list[int], token: int, groups: Groups) -> None:
+    """Add the value of the next position, as the runner finds it in correct memory."""
+    position = len(values)
+    seen = tuple(tuple(values[group.first_visible(position) :]) for group in groups)
+    values.append(hash((position, token, seen)))
 
 
-def run_alone(request: Request, prompt: Sequence[int], groups: Groups, max_model_len: int) -> list[int]:
-    """Return the output that the request has with no cache, no batch, no chunks and no preemption."""
-    params = request.params
-    stop_ids = set(params.stop_token_ids) | (set() if params.ignore_eos else {EOS})
-    tokens = tuple(prompt)
-    output: list[int] = []
-    while len(tokens) < max_model_len and len(output) < (params.max_tokens or max_model_len):
-        banned = sorted(stop_ids) if len(output) < params.min_tokens else ()
-        output.append(sampled_token(value_alone(tokens, groups), request.seed, len(output), banned))
-        tokens += (output[-1],)
-        if output[-1] in stop_ids:
-            break
-    return output
+class Alone:
+    """What a request gets with no cache, no batch, no chunks and no preemption."""
+
+    def __init__(self, request: Request, prompt: Sequence[int], groups: Groups, max_model_len: int) -> None:
+        params = request.params
+        stop_ids = set(params.stop_token_ids) | (set() if params.ignore_eos else {EOS})
+        limit = len(prompt) + (params.max_tokens or max_model_len)
+        values: list[int] = []
+        for token in prompt:
+            append_value(values, token, groups)
+        pairs = zip(values, prompt[1:], strict=False)
+        num_best = params.prompt_logprobs or 0
+        self.prompt_logprobs = (None, *(prompt_logprob(value, num_best, token) for value, token in pairs))
+        self.output: list[int] = []
+        while not stop_ids.intersection(self.output[-1:]) and len(values) < min(limit, max_model_len):
+            banned = sorted(stop_ids) if len(self.output) < params.min_tokens else ()
+            token = sampled_token(values[-1], request.seed, len(self.output), banned)
+            self.output.append(token)
+            append_value(values, token, groups)
 
 
 class MemoryRunner:
-    """Set `fails` and the next step raises, after it has spoilt every slot it was to write."""
+    """Set `failure` and the next step raises it, after it has spoilt every slot it was to write."""
 
     def __init__(self, groups: Groups) -> None:
         self.groups = groups
         self.memory: dict[tuple[int, int, int], tuple[int, int]] = {}  # group, block, offset: position, value
-        self.fails = False
+        self.failure: BaseException | None = None
         self.plans: list[StepPlan] = []
 
     def execute(self, plan: StepPlan) -> StepResult:
         self.plans.append(plan)
-        if self.fails:
-            self.fails = False
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
             for chunk in plan.chunks:
                 for position in range(chunk.write_from, chunk.first_position + len(chunk.token_ids)):
                     self.write(chunk, position, -1)
-            raise OSError("the device is gone")
+            raise failure
         written: set[tuple[int, int, int]] = set()
         values: dict[tuple[int, int], int] = {}
         # By position, because each layer writes everything before any attention of that layer reads.
@@ -182,7 +183,9 @@ class Bench:
 
     def request(self, prompt: Sequence[int], *, salt: str | None = None, **settings: Any) -> Request:
         """Make a request; settings are fields of `Request` or of `SamplingParams`."""
-        fields = {name: settings.pop(name) for name in ("priority", "read_cache", "write_cache") if name in settings}
+        fields = {
+            name: settings.pop(name) for name in ("priority", "read_cache", "write_cache") if name in settings
+        }
         settings = {"max_tokens": 4, "ignore_eos": True, **settings}
         chain = HashChain(ROOT, BLOCK_SIZE, ExtraKeys(salt=salt), prompt)
         number = len(self.requests)
@@ -220,16 +223,14 @@ class Bench:
     def output(self, request: Request) -> list[int]:
         return [token for delta in self.deltas[request.id] for token in delta.token_ids]
 
+    def output_of(self, prompt: Sequence[int], **settings: Any) -> list[int]:
+        """Run one request and return its output."""
+        request = self.add(prompt, **settings)
+        self.run()
+        return self.output(request)
+
     def last(self, request: Request) -> RequestDelta:
         return self.deltas[request.id][-1]
-
-    def alone(self, request: Request) -> list[int]:
-        return run_alone(request, self.prompts[request.id], self.groups, self.max_model_len)
-
-    def finished(self) -> Iterator[Request]:
-        for number, deltas in self.deltas.items():
-            if deltas and deltas[-1].finish_reason is not None:
-                yield self.requests[number]
 
     @property
     def computed_tokens(self) -> int:
@@ -237,19 +238,44 @@ class Bench:
 
     def check(self) -> None:
         """Check what must hold once every request has ended."""
-        assert list(self.finished()) == list(self.requests.values())
-        usages = [self.last(request).usage for request in self.requests.values() if request.first_scheduled_s]
+        for request in self.requests.values():
+            self.check_request(request)
+        usages = [
+            self.last(request).usage
+            for request in self.requests.values()
+            if request.first_scheduled_s is not None
+        ]
         assert self.cache.stats.num_query_tokens == sum(usage.prompt_tokens for usage in usages if usage)
         assert self.cache.stats.num_hit_tokens == sum(usage.cached_tokens for usage in usages if usage)
         assert self.cache.num_free_blocks == self.cache.usable_blocks
         assert not self.cache.requests
-        for request in self.requests.values():
-            last, expected = self.last(request), self.alone(request)
-            complete = last.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
-            output = self.output(request)
-            assert output == (expected if complete else expected[: len(output)])
-            assert last.usage is not None
-            assert last.usage.completion_tokens == len(output)
+
+    def check_request(self, request: Request) -> None:
+        *others, last = self.deltas[request.id]
+        assert all(delta.token_ids and delta.finish_reason is None for delta in others)
+        alone = Alone(request, self.prompts[request.id], self.groups, self.max_model_len)
+        output = self.output(request)
+        if last.finish_reason in (FinishReason.STOP, FinishReason.LENGTH):
+            assert output == alone.output
+        else:
+            assert output == alone.output[: len(output)]
+        if request.params.logprobs is not None:
+            logprobs = [entry for delta in self.deltas[request.id] for entry in delta.logprobs]
+            assert [entry[0][0] for entry in logprobs] == output
+        if request.params.prompt_logprobs is not None and output:
+            assert self.deltas[request.id][0].prompt_logprobs == alone.prompt_logprobs
+        assert last.usage is not None
+        assert last.usage.completion_tokens == len(output)
+        assert 0 <= last.usage.cached_tokens < last.usage.prompt_tokens
+        assert last.timings is not None
+        moments = (
+            last.timings.arrival_s,
+            last.timings.first_scheduled_s,
+            last.timings.first_token_s,
+            last.timings.finished_s,
+        )
+        happened = [moment for moment in moments if moment is not None]
+        assert happened == sorted(happened)
 
 
 @pytest.fixture(scope="session")

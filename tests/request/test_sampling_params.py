@@ -85,7 +85,15 @@ def test_more_min_tokens_than_max_tokens_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("max_tokens", None), ("top_p", 1), ("top_k", 0), ("min_p", 1), ("seed", 2**64 - 1), ("seed", -(2**63)), ("n", 128)],
+    [
+        ("max_tokens", None),
+        ("top_p", 1),
+        ("top_k", 0),
+        ("min_p", 1),
+        ("seed", 2**64 - 1),
+        ("seed", -(2**63)),
+        ("n", 128),
+    ],
 )
 def test_the_ends_of_a_range_belong_to_it(name: str, value: object) -> None:
     assert getattr(SamplingParams(**{name: value}), name) == value  # type: ignore[arg-type]

@@ -7,15 +7,15 @@ from ratoon.server.api_error import ApiError
 from ratoon.server.limits import Gate, ServerLimits, TenantLimits
 
 
-def gate(limits: ServerLimits, num_waiting: int = 0) -> Gate:
-    return Gate(limits, num_waiting=lambda: num_waiting, max_running=lambda: 4)
+def gate(limits: ServerLimits, num_running: int = 0) -> Gate:
+    return Gate(limits, num_running=lambda: num_running)
 
 
-FREE = TenantLimits()
+FREE = None
 
 
-def refusal(gate: Gate, tenant: str, limits: TenantLimits, num_answers: int = 1) -> ApiError:
-    with pytest.raises(ApiError) as caught, gate.admit(tenant, limits, num_answers):
+def refusal(gate: Gate, tenant: str, own: int | None, num_answers: int = 1) -> ApiError:
+    with pytest.raises(ApiError) as caught, gate.admit(tenant, own, num_answers):
         pass
     return caught.value
 
@@ -35,13 +35,12 @@ def test_places_are_given_back_when_a_request_ends_however_it_ends() -> None:
 
 def test_a_tenant_at_its_limit_is_asked_to_wait_and_others_are_not() -> None:
     counted = gate(ServerLimits())
-    limits = TenantLimits(max_concurrent_requests=2)
-    with counted.admit("a", limits, 2):
-        error = refusal(counted, "a", limits)
-        assert (error.status, error.headers) == (429, {"Retry-After": "1"})
-        with counted.admit("b", limits, 1):
+    with counted.admit("a", 2, 2):
+        error = refusal(counted, "a", 2)
+        assert (error.status, error.headers) == (429, {"Retry-After": "2"})
+        with counted.admit("b", FREE, 1):
             assert counted.num_in_flight == 3
-    with counted.admit("a", limits, 1):
+    with counted.admit("a", 2, 1):
         pass
 
 
@@ -54,23 +53,26 @@ def test_all_tenants_together_have_a_limit() -> None:
 
 
 def test_a_full_queue_turns_away() -> None:
-    assert refusal(gate(ServerLimits(max_queued_requests=5), num_waiting=5), "a", FREE).status == 429
-    with gate(ServerLimits(max_queued_requests=5), num_waiting=4).admit("a", FREE, 1):
+    counted = gate(ServerLimits(max_queued_requests=5), num_running=4)
+    with counted.admit("a", FREE, 9):
+        assert refusal(counted, "a", FREE).status == 429
+    with counted.admit("a", FREE, 8), counted.admit("a", FREE, 1):
         pass
 
 
 def test_what_can_never_pass_is_a_400() -> None:
     assert refusal(gate(ServerLimits(max_concurrent_requests=3)), "a", FREE, 4).status == 400
-    assert refusal(gate(ServerLimits()), "a", TenantLimits(max_concurrent_requests=2), 3).status == 400
+    assert refusal(gate(ServerLimits()), "a", 2, 3).status == 400
 
 
-def test_retry_after_grows_with_the_queue_and_the_time_an_answer_takes() -> None:
+def test_retry_after_grows_with_the_queue_and_the_time_a_request_takes() -> None:
     seconds = []
-    for num_waiting, e2e_s in [(8, 1.0), (8, 10.0), (40, 10.0), (4000, 1000.0)]:
-        full = gate(ServerLimits(max_queued_requests=1), num_waiting)
+    for num_answers, e2e_s in [(12, 1.0), (12, 10.0), (24, 10.0), (24, 1000.0)]:
+        full = gate(ServerLimits(max_concurrent_requests=num_answers), num_running=4)
         for _ in range(200):
-            full.finished(e2e_s)
-        seconds.append(int(refusal(full, "a", FREE).headers["Retry-After"]))
+            full.note_finished(e2e_s)
+        with full.admit("a", FREE, num_answers):
+            seconds.append(int(refusal(full, "a", FREE).headers["Retry-After"]))
     assert seconds == [3, 30, 60, 60]
 
 

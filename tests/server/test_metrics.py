@@ -30,10 +30,10 @@ def record(**changes: object) -> RequestRecord:
     return RequestRecord(**{**entries, **changes})  # type: ignore[arg-type]
 
 
-def samples(metrics: Metrics) -> dict[str, float]:
+def samples(metrics: Metrics, now: EngineSnapshot | None = SNAPSHOT) -> dict[str, float]:
     """Return every sample by its name and labels."""
     found = {}
-    for family in text_string_to_metric_families(metrics.render().decode()):
+    for family in text_string_to_metric_families(metrics.render(now).decode()):
         for sample in family.samples:
             labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
             name = f"{sample.name}{{{labels}}}" if labels else sample.name
@@ -43,7 +43,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
 
 
 def test_the_engines_numbers_appear_under_their_names() -> None:
-    found = samples(Metrics(lambda: SNAPSHOT))
+    found = samples(Metrics())
     assert found["ratoon_prefix_cache_queries_total"] == SNAPSHOT.num_query_tokens
     assert found["ratoon_prefix_cache_hits_total"] == SNAPSHOT.num_hit_tokens
     assert found["ratoon_preempted_prefix_cache_hits_total"] == SNAPSHOT.num_preempted_hit_tokens
@@ -52,13 +52,13 @@ def test_the_engines_numbers_appear_under_their_names() -> None:
 
 
 def test_before_the_model_is_loaded_there_are_no_engine_metrics_and_no_error() -> None:
-    found = samples(Metrics(lambda: None))
+    found = samples(Metrics(), None)
     assert "ratoon_requests_total{outcome=stop}" in found
     assert not any("prefix_cache" in name for name in found)
 
 
 def test_a_finished_request_counts_once_with_the_numbers_of_its_response() -> None:
-    metrics = Metrics(lambda: SNAPSHOT)
+    metrics = Metrics()
     metrics.observe_request(record())
     metrics.observe_request(record(outcome=Outcome.CANCELLED, output_tokens=0, queue_s=None, ttft_s=None))
     found = samples(metrics)
@@ -79,7 +79,7 @@ def test_the_mean_time_per_token_of_several_answers_leaves_out_each_first_token(
 
 
 def test_vllms_names_repeat_ours_with_its_labels() -> None:
-    metrics = Metrics(lambda: SNAPSHOT, vllm_model="tiny")
+    metrics = Metrics(vllm_model="tiny")
     metrics.observe_request(record())
     metrics.observe_itl(0.02)
     found = samples(metrics)
@@ -90,14 +90,14 @@ def test_vllms_names_repeat_ours_with_its_labels() -> None:
     assert found["vllm:request_success_total{engine=0,finished_reason=stop,model_name=tiny}"] == 1
     exported = {re.sub(r"(_total|_bucket|_sum|_count|_created)?(\{.*)?$", "", name) for name in found}
     assert {name for names in VLLM_NAMES.values() for name in names} <= exported
-    assert not any(name.startswith("vllm") for name in samples(Metrics(lambda: SNAPSHOT)))
+    assert not any(name.startswith("vllm") for name in samples(Metrics()))
 
 
 def test_the_dashboard_asks_only_for_metrics_that_exist() -> None:
     dashboard = Path(__file__).parents[2] / "docs/operate/grafana-dashboard.json"
     asked = set(re.findall(r"ratoon_\w+", dashboard.read_text()))
     json.loads(dashboard.read_text())
-    metrics = Metrics(lambda: SNAPSHOT)
+    metrics = Metrics()
     metrics.observe_http_error(404)
     exported = {name.split("{")[0] for name in samples(metrics)}
     assert asked

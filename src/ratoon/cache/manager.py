@@ -178,6 +178,12 @@ class CacheManager:
         for request_id in self.in_flight.abandon():
             self.requests[request_id].is_lost = True
 
+    def num_committed(self, request_id: int) -> int:
+        """Return how many tokens of a request others can find now, in full blocks; 0 where it leaves no trace."""
+        request = self._request(request_id)
+        findable = self.is_caching and request.epoch == self.epoch
+        return request.num_filled * self.block_size if findable else 0
+
     def release(self, request_id: int) -> None:
         """Let go of all blocks of a request; raises `KeyError` if it holds none.
 

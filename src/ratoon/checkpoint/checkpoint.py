@@ -31,7 +31,7 @@ class Checkpoint(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """GGUF key-values without the token lists, or `config.json` (with `tokenizer_config.json` under its own key)."""
+        """GGUF key-values without token lists, or `config.json` with its fellows under their file names."""
         ...
 
     @property
@@ -49,5 +49,5 @@ class Checkpoint(Protocol):
         ...
 
     def tensor(self, name: str) -> RawTensor:
-        """Return one tensor. Raises `CorruptCheckpointError` where it is missing or runs past the end of the file."""
+        """Return one tensor. Raises `CorruptCheckpointError` where it is missing."""
         ...

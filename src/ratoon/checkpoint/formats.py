@@ -20,7 +20,7 @@ def open_checkpoint(path: Path, progress: Progress = no_progress) -> Checkpoint:
 
 
 def model_at(path: Path) -> Path:
-    """Return the model that a path stands for: a file, a safetensors folder, or the one GGUF file in a folder."""
+    """Return what a path stands for: itself, or the one GGUF file in it. Raises `CheckpointError`."""
     if not path.exists():
         raise MissingCheckpointError(f"There is no file or folder {path}.")
     if path.suffix == ".safetensors" and path.is_file():

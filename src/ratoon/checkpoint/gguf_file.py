@@ -19,7 +19,7 @@ from ratoon.util.progress import Progress
 
 
 class GgufFile:
-    """Implements `Checkpoint`. Raises `CheckpointError` of some kind where the file is not a whole GGUF file."""
+    """Implements `Checkpoint`. Raises `CheckpointError` where the file is not a whole GGUF file."""
 
     format: Literal["gguf"] = "gguf"
 

@@ -1,6 +1,8 @@
 """Models from Hugging Face, through `huggingface_hub`, which comes with `tokenizers`."""
 
+import errno
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from ratoon.errors import PullError
 from ratoon.util.progress import Progress
 
 _QUANTISATIONS = ("Q8_0", "Q4_1", "Q4_0", "BF16", "F16", "F32")
-"""Those that run, in the order in which a repo's files are preferred: nearly lossless and small comes first."""
+"""Those that run, the best first: small and nearly lossless."""
 
 _FOLDER_FILES = re.compile(
     r"config\.json|generation_config\.json|tokenizer\.json|tokenizer_config\.json|chat_template\.jinja"
@@ -19,11 +21,11 @@ _FOLDER_FILES = re.compile(
 
 def is_repo_id(name: str) -> bool:
     """Whether a name has the form `owner/name`."""
-    return re.fullmatch(r"[\w.-]+/[\w.-]+", name, re.ASCII) is not None and not name.startswith(".")
+    return re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name, re.ASCII) is not None
 
 
 def choose_files(sizes: Mapping[str, int]) -> list[str]:
-    """Return the files of a repo to fetch: one GGUF of a quantisation that runs, else the safetensors folder, else none."""
+    """Return what to fetch of a repo: one GGUF that runs, else the safetensors folder, else nothing."""
     for quantisation in _QUANTISATIONS:
         pattern = re.compile(rf"(?!mmproj).*[-._]{quantisation}\.gguf", re.IGNORECASE)
         if fitting := [name for name in sizes if pattern.fullmatch(name)]:
@@ -33,27 +35,46 @@ def choose_files(sizes: Mapping[str, int]) -> list[str]:
 
 
 def fetch_repo(repo_id: str, folder: Path, progress: Progress) -> None:
-    """Put a repo's model into the folder. Raises `PullError`."""
-    import huggingface_hub  # a slow import that nothing else needs
-
+    """Put a repo's model into the folder. Raises `PullError`, or `OSError` where the disk is full."""
     try:
-        found = huggingface_hub.HfApi().model_info(repo_id, files_metadata=True)
-        sizes = {file.rfilename: file.size or 0 for file in found.siblings or []}
-        chosen = choose_files(sizes)
-        if not chosen:
-            raise PullError(
-                f"{repo_id} has no model that runs here.",
-                hint=f"It needs a GGUF file of {', '.join(_QUANTISATIONS)}, or safetensors with a tokenizer.json.",
-            )
-        with watched(folder, sum(sizes[name] for name in chosen), f"downloading {repo_id}", progress):
-            for name in chosen:
-                huggingface_hub.hf_hub_download(repo_id, name, revision=found.sha, local_dir=folder)
-    except huggingface_hub.errors.GatedRepoError as error:
+        _fetch(repo_id, folder, progress)
+    except Exception as error:  # what a failing network raises depends on the HTTP library of the day
+        if isinstance(error, PullError) or getattr(error, "errno", None) == errno.ENOSPC:
+            raise
+        raise _explained(repo_id, error) from error
+
+
+def _fetch(repo_id: str, folder: Path, progress: Progress) -> None:
+    import huggingface_hub  # a slow import that nothing else needs
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    found = huggingface_hub.HfApi().model_info(repo_id, files_metadata=True)
+    sizes = {file.rfilename: file.size or 0 for file in found.siblings or []}
+    chosen = choose_files(sizes)
+    if not chosen:
         raise PullError(
+            f"{repo_id} has no model that runs here.",
+            hint=f"GGUF files of {', '.join(_QUANTISATIONS)} do, and safetensors with a tokenizer.json.",
+        )
+    disable_progress_bars()  # there is one of ours
+    with watched(folder, sum(sizes[name] for name in chosen), f"downloading {repo_id}", progress):
+        for name in chosen:
+            huggingface_hub.hf_hub_download(repo_id, name, revision=found.sha, local_dir=folder)
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # the library's notes on the download
+
+
+def _explained(repo_id: str, error: Exception) -> PullError:
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    if isinstance(error, GatedRepoError):
+        return PullError(
             f"{repo_id} is open only to those who accepted its terms.",
-            hint="Accept them there, then `hf auth login`.",
-        ) from error
-    except huggingface_hub.errors.RepositoryNotFoundError as error:
-        raise PullError(f"There is no repo {repo_id} on Hugging Face, or it is private.") from error
-    except (huggingface_hub.errors.HfHubHTTPError, OSError) as error:
-        raise PullError(f"Hugging Face did not give out {repo_id}: {type(error).__name__}.") from error
+            hint="Accept them on its page, then run `hf auth login`.",
+        )
+    if isinstance(error, RepositoryNotFoundError):
+        return PullError(f"There is no repo {repo_id} on Hugging Face, or it is private.")
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return PullError(
+        f"Hugging Face does not give out {repo_id}: {reason}.",
+        hint="Check the network, then pull again.",
+    )

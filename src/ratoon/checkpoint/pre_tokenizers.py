@@ -12,7 +12,7 @@ _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)
 
 
 def _modern(digits: str) -> str:
-    """The pattern that Llama 3 introduced; the families differ in how many digits make a word."""
+    """Return the pattern that Llama 3 introduced; families differ in how many digits make a word."""
     return (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
         + digits

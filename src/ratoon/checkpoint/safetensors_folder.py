@@ -126,10 +126,7 @@ def _read_tensors(file: Path) -> Iterator[RawTensor]:
     try:
         header = json.loads(bytes(data[8:start]))
         header.pop("__metadata__", None)
-        entries = [
-            (name, str(entry["dtype"]), tuple(map(int, entry["shape"])), *map(int, entry["data_offsets"]))
-            for name, entry in header.items()
-        ]
+        entries = [_entry(name, **fields) for name, fields in header.items()]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         fail("has a damaged header")
     for name, dtype, shape, begin, end in entries:
@@ -140,3 +137,10 @@ def _read_tensors(file: Path) -> Iterator[RawTensor]:
         if start + end > len(data):
             fail(f"places its tensor {name!r} where the file has ended; it may be truncated")
         yield RawTensor(name, shape, dtype, data[start + begin : start + end])
+
+
+def _entry(
+    name: str, dtype: str, shape: list[int], data_offsets: list[int]
+) -> tuple[str, str, tuple[int, ...], int, int]:
+    begin, end = map(int, data_offsets)
+    return name, str(dtype), tuple(map(int, shape)), begin, end

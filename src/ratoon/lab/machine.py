@@ -10,7 +10,7 @@ _PACKAGES = ("ratoon", "numpy", "scipy", "matplotlib")
 
 
 def describe_machine() -> dict[str, str]:
-    """Return processor, cores, memory, system, and how busy the machine was with other work when the run began."""
+    """Return processor, cores, memory, system, and how busy the machine was when the run began."""
     load = f"{os.getloadavg()[0]:.2f} over the last minute" if hasattr(os, "getloadavg") else "unknown"
     return {
         "processor": _processor(),
@@ -38,7 +38,9 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:  # not Linux
-        name = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False)
+        name = subprocess.run(
+            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False
+        )
         if name.returncode == 0:
             return name.stdout.strip()
     return platform.processor() or platform.machine()

@@ -1,7 +1,7 @@
 """`ManagedServers`: starts `ratoon serve` for a setup, waits until it is ready, and stops it.
 
-The server is a process of its own on a free loopback port: it shares nothing with the client but the machine. What it
-prints goes to `server-N.log` in the run's folder. Its cache is empty when it starts.
+The server is a process of its own on a free loopback port: it shares nothing with the client but the machine.
+What it prints goes to `server-N.log` in the run's folder. Its cache is empty when it starts.
 """
 
 import hashlib
@@ -54,7 +54,10 @@ class ManagedServers:
 
     @contextmanager
     def start(self, setup: ServerSetup) -> Iterator[Target]:
-        """Start a server for the setup. Raises `LabError` with the end of its log where it does not get ready."""
+        """Start a server for the setup.
+
+        Raises `LabError` with the end of its log where it does not get ready.
+        """
         port = _free_port()
         keys = (secrets.token_hex(16), secrets.token_hex(16)) if setup.tenants else None
         log = self._next_log()
@@ -68,13 +71,25 @@ class ManagedServers:
         try:
             client = Client(f"http://127.0.0.1:{port}", api_key=keys[0] if keys else None)
             _wait_until_ready(process, client, log)
-            yield Target.probe(client, block_size=self._block_size, tenant_keys=keys)
+            target = Target.probe(client, block_size=self._block_size, tenant_keys=keys)
+            if setup.pool_tokens and target.pool_tokens and target.pool_tokens < setup.pool_tokens:
+                raise LabError(
+                    f"The server's pool holds {target.pool_tokens} tokens; {setup.pool_tokens} are needed.",
+                    hint="Leave the pool's size and data type to the experiment, not to --serve-args.",
+                )
+            yield target
         finally:
             _stop(process)
 
     def describe(self) -> dict[str, str]:
-        """Return model, digest and settings, as `ratoon inspect` tells them."""
-        ...
+        """Return model, digest and how servers are started, as `ratoon inspect` tells them."""
+        return {
+            "model": self._model,
+            "model digest": self._inspect()["weights_digest"],
+            "server": " ".join(["ratoon serve, started for each setup", *self._options]),
+            "ops": self._inspect()["ops"],
+            "block size": str(self._block_size),
+        }
 
     def _arguments(self, setup: ServerSetup, keys: tuple[str, str] | None) -> list[str]:
         arguments = ["--block-size", str(self._block_size), *self._options]
@@ -95,7 +110,14 @@ class ManagedServers:
 
     def _inspect(self) -> dict[str, Any]:
         if self._inspected is None:
-            command = [*self._command, "inspect", self._model, "--json"]
+            command = [
+                *self._command,
+                "inspect",
+                self._model,
+                "--json",
+                "--block-size",
+                str(self._block_size),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise LabError(f"The model could not be inspected: {_last_line(done.stderr)}")
@@ -118,13 +140,18 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", client: Client, log: P
     deadline = time.monotonic() + START_S
     while True:
         if process.poll() is not None:
-            raise LabError(f"The server ended with status {process.returncode} before it was ready: {_last_line(log.read_text(errors='replace'))}")
+            raise LabError(
+                f"The server ended with status {process.returncode} before it was ready: "
+                f"{_last_line(log.read_text(errors='replace'))}"
+            )
         try:
             client.text("/ready")
             return
         except LabError as error:
             if time.monotonic() > deadline:
-                raise LabError(f"The server was not ready after {START_S:.0f} s.", hint=f"See {log}.") from error
+                raise LabError(
+                    f"The server was not ready after {START_S:.0f} s.", hint=f"See {log}."
+                ) from error
         time.sleep(POLL_S)
 
 

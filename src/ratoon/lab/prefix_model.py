@@ -1,8 +1,8 @@
 """`PrefixModel`: what an infinite prefix cache would hit, worked out from token ids alone.
 
 It shares no idea with the engine's cache but the block: no hashes, no pool, no eviction; a tree of the blocks
-themselves, in plain sight. Where a server hits less, something was evicted, not yet computed, or is wrong; where it
-hits more, something is wrong.
+themselves, in plain sight. Where a server hits less, something was evicted, not yet computed, or is wrong;
+where it hits more, something is wrong.
 """
 
 from collections.abc import Sequence

@@ -2,10 +2,11 @@
 
 `run.json`       what was to be done, where and with what; written once, before anything is measured
 `samples.jsonl`  one line per raw sample, flushed as soon as it exists, so an interrupt loses nothing measured
-`report.html`, `tables/`, `report.json`, `server-*.log` are made beside them; the first three from these two files alone.
+`server-*.log`   what the servers said
+`report.html`, `report.json`, `tables/`: made from the first two files alone, at any time
 
-A sample carries the `key` of the piece of work it belongs to. A piece of work with a sample that did not fail is done
-and is not done again when the run is resumed; failed samples stay and are shown.
+A sample carries the `key` of the piece of work it belongs to. A piece of work with a sample that did not fail
+is done and is not done again when the run is resumed; failed samples stay and are shown.
 """
 
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ratoon.errors import LabError, UsageError
-from ratoon.util.atomic_file import atomic_file
+from ratoon.util.atomic import atomic_file
 
 Row = dict[str, Any]
 """One raw sample: JSON values, with `key` and, where it failed, `error`."""
@@ -64,7 +65,9 @@ class RunStore:
                 f"{folder} holds no run.", hint="Name the folder that `ratoon lab` wrote; it has a run.json."
             ) from error
         if manifest.get("format") != FORMAT:
-            raise LabError(f"{folder} was written in format {manifest.get('format')}; this Ratoon reads {FORMAT}.")
+            raise LabError(
+                f"{folder} was written in format {manifest.get('format')}; this Ratoon reads {FORMAT}."
+            )
         return cls(folder, manifest, _read_rows(folder / SAMPLES))
 
     @classmethod

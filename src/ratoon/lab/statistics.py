@@ -1,8 +1,8 @@
 """Statistics of latencies: few samples, skewed, with outliers.
 
-Everything rests on order statistics. A median and its interval need no assumption about the distribution, survive
-outliers, and mean the same on a log scale, so the interval of a ratio is as honest as that of a difference.
-What a sample is too small to say is `None`, never a number.
+Everything rests on order statistics. A median and its interval need no assumption about the distribution,
+survive outliers, and mean the same on a log scale, so the interval of a ratio is as honest as that of a
+difference. What a sample is too small to say is `None`, never a number.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ RESAMPLES = 9_999
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its 95 % confidence interval; `low` and `high` are None where the sample is too small for one."""
+    """A value with its 95 % confidence interval, which is None where the sample is too small for one."""
 
     value: float
     low: float | None
@@ -34,7 +34,10 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Median and tail of one sample. A percentile is None where fewer than one value is expected beyond it."""
+    """Median and tail of one sample.
+
+    A percentile is None where fewer than one value is expected beyond it.
+    """
 
     count: int
     median: Estimate
@@ -53,7 +56,8 @@ def summarise(values: Sequence[float]) -> Summary | None:
 def percentile(values: Sequence[float], percent: int) -> float | None:
     """Return a percentile, None where the sample has fewer than 100 / (100 - percent) values.
 
-    With fewer, a percentile is no more than the largest value under another name: P95 takes 20 values, P99 takes 100.
+    With fewer, a percentile is no more than the largest value under another name: P95 takes 20 values, P99
+    takes 100.
     """
     if len(values) * (100 - percent) < 100:
         return None
@@ -84,8 +88,8 @@ def paired_ratio(before: Sequence[float], after: Sequence[float]) -> Estimate:
 def ratio_of_medians(before: Sequence[float], after: Sequence[float]) -> Estimate:
     """Return median(after) / median(before) of two unpaired samples of positive values.
 
-    The interval is the percentile bootstrap's, resampling both sides, with a fixed seed; None where either side has
-    fewer than 6 values.
+    The interval is the percentile bootstrap's, resampling both sides, with a fixed seed; None where either
+    side has fewer than 6 values.
     """
     value = float(np.median(after) / np.median(before))
     count = min(len(before), len(after))

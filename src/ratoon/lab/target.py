@@ -1,14 +1,13 @@
 """`Target`: a server under measurement and what it tells about itself. `Servers`: where targets come from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from ratoon.errors import LabError
 from ratoon.lab.client import Client
-from ratoon.lab.counters import CacheCounters, parse_cache_config, parse_counters
+from ratoon.lab.metrics_page import CacheCounters, MetricsPage
 from ratoon.lab.prefix_model import PrefixModel, WholePrompt
 from ratoon.lab.token_source import FALLBACK_IDS, WORDS
 
@@ -28,11 +27,14 @@ class Servers(Protocol):
     """Where an experiment gets its servers."""
 
     def start(self, setup: ServerSetup) -> AbstractContextManager["Target"]:
-        """Give a server that fits the setup; leaving the context ends it. Raises `LabError` where there is none."""
+        """Give a server that fits the setup; leaving the context ends it.
+
+        Raises `LabError` where there is none.
+        """
         ...
 
     def describe(self) -> dict[str, str]:
-        """Return what a report should say about the server and the model, and what must be equal to compare runs."""
+        """Return what a report says about server and model; part of it must be equal to compare runs."""
         ...
 
 
@@ -56,22 +58,19 @@ class Target:
         client: Client,
         *,
         block_size: int,
-        pool_tokens: int | None = None,
         tenant_keys: tuple[str, str] | None = None,
     ) -> Self:
         """Ask a server for its model's name, block size, pool size and tokenizer, as far as it tells."""
         client.model = client.model or client.json("/v1/models")["data"][0]["id"]
         metrics = _metrics(client)
-        config = parse_cache_config(metrics)
-        if config.get("num_gpu_blocks", "").isdigit() and config.get("block_size", "").isdigit():
-            block_size = int(config["block_size"])
-            pool_tokens = int(config["num_gpu_blocks"]) * block_size
+        block_size = metrics.block_size() or block_size
+        num_blocks = metrics.num_blocks()
         words = _tokenize(client, {"prompt": WORDS, "add_special_tokens": False})
         return cls(
             client=client,
             block_size=block_size,
-            pool_tokens=pool_tokens,
-            whole_prompt="last block" if "vllm:" in metrics and "ratoon_" not in metrics else "last token",
+            pool_tokens=None if num_blocks is None else num_blocks * block_size,
+            whole_prompt="last block" if metrics.is_vllm else "last token",
             vocabulary=words or FALLBACK_IDS,
             can_tokenize=words is not None,
             tenant_keys=tenant_keys,
@@ -79,7 +78,7 @@ class Target:
 
     def counters(self) -> CacheCounters | None:
         """Read the cumulative cache counters, None where the server has none."""
-        return parse_counters(_metrics(self.client))
+        return _metrics(self.client).counters()
 
     def prefix_model(self) -> PrefixModel:
         """Return an empty model of this server's ideal cache."""
@@ -87,7 +86,11 @@ class Target:
 
     def token_ids(self, prompt: str | Sequence[Mapping[str, Any]]) -> list[int]:
         """Return the ids of a text or of chat messages, as this server would run them."""
-        body = {"prompt": prompt} if isinstance(prompt, str) else {"messages": prompt, "add_generation_prompt": True}
+        body = (
+            {"prompt": prompt}
+            if isinstance(prompt, str)
+            else {"messages": prompt, "add_generation_prompt": True}
+        )
         ids = _tokenize(self.client, body)
         if ids is None:
             raise LabError(
@@ -120,7 +123,11 @@ class RemoteServers:
     def describe(self) -> dict[str, str]:
         """Return model name and what `/version` says."""
         with self.start(ServerSetup()) as target:
-            facts = {"model": target.client.model, "server": self._client.url, "block size": str(target.block_size)}
+            facts = {
+                "model": target.client.model,
+                "server": self._client.url,
+                "block size": str(target.block_size),
+            }
             facts["counters"] = "read from /metrics" if target.counters() else "none found at /metrics"
         try:
             facts["server version"] = str(self._client.json("/version").get("version"))
@@ -129,11 +136,11 @@ class RemoteServers:
         return facts
 
 
-def _metrics(client: Client) -> str:
+def _metrics(client: Client) -> MetricsPage:
     try:
-        return client.text("/metrics")
+        return MetricsPage(client.text("/metrics"))
     except LabError:
-        return ""
+        return MetricsPage("")
 
 
 def _tokenize(client: Client, body: dict[str, Any]) -> list[int] | None:

@@ -1,13 +1,15 @@
 """Traces: recorded traffic as a list of requests, from three formats, told apart by their first line.
 
-Mooncake (JSONL, FAST'25): `timestamp` in ms, `input_length` and `output_length` in tokens, `hash_ids`: one id per block of
-512 tokens; equal ids stand for equal content *and* an equal prefix. The text is not in the trace, so prompts are made
-up: a block's tokens are a function of its id, and equal ids become equal tokens.
+Mooncake (JSONL, FAST'25): `timestamp` in ms, `input_length` and `output_length` in tokens, `hash_ids`: one id
+per block of 512 tokens; equal ids stand for equal content *and* an equal prefix. The text is not in the
+trace, so prompts are made up: a block's tokens are a function of its id, and equal ids become equal tokens.
 
-Chat transcripts (JSONL): a list of OpenAI messages per line, bare or under `messages`, perhaps with a `timestamp` in
-seconds. Every assistant message was once an answer: it becomes a request for what stood before it.
+Chat transcripts (JSONL): a list of OpenAI messages per line, bare or under `messages`, perhaps with a
+`timestamp` in seconds. Every assistant message was once an answer: it becomes a request for what stood before
+it.
 
-Agent calls (JSONL): `input` is the full prompt text, `output` the answer, `session_id` and `timestamp` (µs) as recorded.
+Agent calls (JSONL): `input` is the full prompt text, `output` the answer, `session_id` and `timestamp` (µs)
+as recorded.
 """
 
 import json
@@ -60,7 +62,8 @@ def read_trace(path: Path, most: int) -> list[TraceRequest]:
             requests += _reader(record)(record, number)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise UsageError(
-                f"{path}, line {number} is neither a Mooncake record, nor chat messages, nor an agent's call.",
+                f"{path}, line {number} is neither a Mooncake record, nor chat messages, nor an agent's "
+                "call.",
                 hint="docs/experiments.md shows the three formats.",
             ) from error
         if len(requests) >= most:
@@ -120,7 +123,10 @@ def _from_zero(requests: list[TraceRequest]) -> list[TraceRequest]:
     start = min((request.at_s for request in requests if request.at_s is not None), default=0.0)
     return [
         TraceRequest(
-            request.session, None if request.at_s is None else request.at_s - start, request.prompt, request.output
+            request.session,
+            None if request.at_s is None else request.at_s - start,
+            request.prompt,
+            request.output,
         )
         for request in requests
     ]

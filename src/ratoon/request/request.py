@@ -61,6 +61,8 @@ class Request:
     """Prompt positions that were obtained at least once."""
     num_cached: int = field(default=0, init=False)
     """Those of them that came from the cache."""
+    num_committed: int = field(default=0, init=False)
+    """Tokens that others could find when the request last gave its blocks back."""
     prompt_logprobs: list[tuple[tuple[int, float], ...]] = field(default_factory=list, init=False)
     """Collected until the first output token, then handed over with it; starts anew after preemption."""
 

@@ -75,9 +75,14 @@ class Holdings:
 
     def release(self, request: Request) -> None:
         """Give everything back; what the request committed stays findable."""
+        request.num_committed = self._cache.num_committed(request.id)
         self._cache.release(request.id)
         request.num_computed = request.num_reserved = 0
         request.block_tables = ()
+
+    def num_uncommitted(self, request: Request) -> int:
+        """Return how many of the request's computed tokens nobody else can find."""
+        return request.num_computed - min(request.num_computed, self._cache.num_committed(request.id))
 
     def _find(self, request: Request) -> Match | None:
         """Return a match that brings the request further than it has come by itself."""
@@ -112,7 +117,10 @@ class Holdings:
         return make_chunk(request, first, end, write_from)
 
     def _credit(self, request: Request, num_cached: int) -> None:
-        """Jump to `num_cached` computed positions: what the prompt never had before is a hit, else a re-hit."""
+        """Jump to `num_cached` computed positions and account for them.
+
+        Prompt tokens that the request had never obtained before are hits, everything else re-hits.
+        """
         prompt_part = min(num_cached, request.num_prompt_tokens)
         gained = max(0, prompt_part - request.num_accounted)
         request.num_accounted += gained

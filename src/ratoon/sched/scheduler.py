@@ -58,6 +58,11 @@ class Scheduler:
         """How often a request lost its blocks to another one, since the start."""
         return self._num_preemptions
 
+    @property
+    def num_uncommitted_tokens(self) -> int:
+        """Tokens that running requests have computed and that nobody else can find (yet)."""
+        return sum(map(self._holdings.num_uncommitted, self._running))
+
     def check(self, request: Request) -> None:
         """Raise a `RequestError` if the request could never be served; may be called from any thread."""
         num_prompt, max_model_len = request.num_prompt_tokens, self._limits.max_model_len

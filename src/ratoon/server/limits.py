@@ -52,40 +52,36 @@ def _check_positive(limits: TenantLimits | ServerLimits) -> None:
 class Gate:
     """Counts requests in flight and turns away what is too much. Used from the event loop only.
 
-    A request for several answers (`n`, a list of prompts) counts once per answer, since that is what the
-    engine runs. `num_waiting` tells how many of them the scheduler has not begun; `seconds_per_answer` how
-    long one took lately.
+    A request for several answers (`n`, a list of prompts) counts once per answer, since that is what
+    the engine runs. `num_running` tells how many of them run; the others wait.
     """
 
-    def __init__(
-        self, limits: ServerLimits, *, num_waiting: Callable[[], int], max_running: Callable[[], int]
-    ) -> None:
+    def __init__(self, limits: ServerLimits, *, num_running: Callable[[], int]) -> None:
         self._limits = limits
-        self._num_waiting = num_waiting
-        self._max_running = max_running
+        self._num_running = num_running
         self._by_tenant: Counter[str] = Counter()
         self._seconds_per_answer = 1.0
 
     @property
     def num_in_flight(self) -> int:
-        """Answers being made or waiting."""
+        """Answers running or waiting."""
         return self._by_tenant.total()
 
     @contextmanager
-    def admit(self, tenant: str, limits: TenantLimits, num_answers: int) -> Iterator[None]:
-        """Hold `num_answers` places while the context lasts.
+    def admit(self, tenant: str, own: int | None, num_answers: int) -> Iterator[None]:
+        """Hold `num_answers` places for a tenant while the context lasts; `own` is the tenant's limit.
 
-        Raises `ApiError`, 400 for never and 429 for not now.
+        Raises `ApiError`: 400 for never, 429 for not now.
         """
-        own = limits.max_concurrent_requests
-        for limit in (own, self._limits.max_concurrent_requests):
-            if limit is not None and num_answers > limit:
-                raise ApiError(
-                    400, f"One request may ask for at most {limit} answers here.", code="too_many_answers"
-                )
+        all_tenants = self._limits.max_concurrent_requests
+        most = all_tenants if own is None else min(own, all_tenants)
+        if num_answers > most:
+            raise ApiError(
+                400, f"One request may ask for at most {most} answers here.", code="too_many_answers"
+            )
         if own is not None and self._by_tenant[tenant] + num_answers > own:
-            raise self._busy(f"You have {own} requests running, which is your limit.")
-        if self.num_in_flight + num_answers > self._limits.max_concurrent_requests:
+            raise self._busy(f"You have {self._by_tenant[tenant]} requests running; your limit is {own}.")
+        if self.num_in_flight + num_answers > all_tenants:
             raise self._busy("The server is busy with as many requests as it takes at once.")
         if self._num_waiting() >= self._limits.max_queued_requests:
             raise self._busy("The server's queue is full.")
@@ -97,11 +93,14 @@ class Gate:
             if not self._by_tenant[tenant]:
                 del self._by_tenant[tenant]
 
-    def finished(self, e2e_s: float) -> None:
-        """Learn how long an answer takes, for `Retry-After`."""
+    def note_finished(self, e2e_s: float) -> None:
+        """Learn how long a request takes, for `Retry-After`."""
         self._seconds_per_answer += (e2e_s - self._seconds_per_answer) / 16
 
+    def _num_waiting(self) -> int:
+        return max(0, self.num_in_flight - self._num_running())
+
     def _busy(self, message: str) -> ApiError:
-        rounds = 1 + self._num_waiting() / max(1, self._max_running())
+        rounds = self.num_in_flight / max(1, self._num_running())
         seconds = min(60, max(1, ceil(rounds * self._seconds_per_answer)))
         return ApiError(429, message, code="rate_limit_exceeded", headers={"Retry-After": str(seconds)})

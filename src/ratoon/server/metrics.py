@@ -1,11 +1,12 @@
 """Prometheus metrics: every name, its help, and where its number comes from.
 
-Counters and gauges of the engine are read when they are scraped; what belongs to a finished request is added
-once, when its record is written, from the same numbers that its response reported. With `vllm_model` set, the
-metrics that vLLM has too are repeated under vLLM's names, for dashboards and routers that look for those.
+Counters and gauges of the engine are read when they are scraped; what belongs to a finished request is
+added once, when its record is written, from the same numbers that its response reported. With
+`vllm_model` set, the metrics that vLLM has too are repeated under vLLM's names, for dashboards and
+routers that look for those.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -38,7 +39,7 @@ ENGINE_COUNTERS = {
     "hash_collisions": ("num_collisions", "Blocks found under a key whose tokens were others."),
     "cache_resets": ("num_resets", "Times the cache was emptied on request."),
     "preemptions": ("num_preemptions", "Times a running answer gave its blocks back to wait again."),
-    "steps": ("num_steps", "Steps that succeeded."),
+    "steps": ("num_steps", "Steps, failed ones included."),
     "failed_steps": ("num_failed_steps", "Steps that failed, together with their requests."),
 }
 
@@ -79,11 +80,10 @@ Its `perc` gauges are ratios from 0 to 1, as ours.
 class Metrics:
     """All metrics of one server, in a registry of their own."""
 
-    def __init__(
-        self, snapshot: Callable[[], EngineSnapshot | None], *, vllm_model: str | None = None
-    ) -> None:
+    def __init__(self, *, vllm_model: str | None = None) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_EngineCollector(snapshot))
+        self._engine = _EngineCollector()
+        self._registry.register(self._engine)
         self._requests = self._counter("requests", "Requests by how they ended.", ("outcome",))
         self._http_errors = self._counter(
             "http_errors", "Responses with a status of 400 or more.", ("status",)
@@ -129,8 +129,9 @@ class Metrics:
             if seconds is not None:
                 histogram.observe(seconds)
 
-    def render(self) -> bytes:
-        """Return the text that a scrape gets."""
+    def render(self, now: EngineSnapshot | None) -> bytes:
+        """Return the text that a scrape gets; without a snapshot there is nothing about the engine in it."""
+        self._engine.now = now
         text = generate_latest(self._registry)
         return text if self._vllm is None else text + generate_latest(self._vllm)
 
@@ -142,13 +143,13 @@ class Metrics:
 
 
 class _EngineCollector(Collector):
-    """Reads the engine at each scrape; before the model is loaded there is nothing to read."""
+    """Exports the snapshot that it was given last."""
 
-    def __init__(self, snapshot: Callable[[], EngineSnapshot | None]) -> None:
-        self._snapshot = snapshot
+    def __init__(self) -> None:
+        self.now: EngineSnapshot | None = None
 
     def collect(self) -> Iterable[Metric]:
-        now = self._snapshot()
+        now = self.now
         if now is None:
             return
         for name, (source, text) in ENGINE_COUNTERS.items():

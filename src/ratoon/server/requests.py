@@ -1,9 +1,9 @@
 """Request bodies as OpenAI's clients send them, with vLLM's and our own fields beside OpenAI's.
 
-A known field is checked strictly: no number in quotes, no truth value for a number. Fields that nobody knows
-are kept aside (`unknown_fields`) and answered with a warning. Fields known to OpenAI's clients that would
-change the answer and that this server does not do are refused unless they ask for nothing (`UNSUPPORTED`).
-The ranges of sampling parameters are `SamplingParams`' own business.
+A known field is checked strictly: no number in quotes, no truth value for a number. Fields that nobody
+knows are kept aside (`unknown_fields`) and answered with a warning. Fields known to OpenAI's clients
+that would change the answer and that this server does not do are refused unless they ask for nothing
+(`UNSUPPORTED`). The ranges of sampling parameters are `SamplingParams`' own business.
 """
 
 from collections.abc import Mapping

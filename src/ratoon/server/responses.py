@@ -19,7 +19,7 @@ LEAST_LOGPROB = -9999.0
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Part:
     """Newly made output of one answer.
 
     `logprobs` has an entry per token if asked for, None where there is none.
@@ -31,14 +31,27 @@ class Piece:
     finish_reason: str | None = None
 
 
+def joined(parts: Sequence[Part]) -> Part:
+    """Return parts of one answer, in order, as one."""
+    logprobs: list[Logprobs | None] | None = None
+    if any(part.logprobs is not None for part in parts):
+        logprobs = [entry for part in parts for entry in part.logprobs or ()]
+    return Part(
+        text="".join(part.text for part in parts),
+        token_ids=[token_id for part in parts for token_id in part.token_ids],
+        logprobs=logprobs,
+        finish_reason=parts[-1].finish_reason,
+    )
+
+
 class AnswerFormat(Protocol):
     """How one request's answers are written."""
 
-    def opening(self, index: int) -> Json | None:
-        """Return the chunk that comes before answer `index`, where there is one."""
+    def opening(self, index: int) -> list[Json]:
+        """Return the chunk that comes before answer `index`, if there is one."""
         ...
 
-    def chunk(self, index: int, piece: Piece) -> Json:
+    def chunk(self, index: int, part: Part) -> Json:
         """Return the next chunk of answer `index`."""
         ...
 
@@ -46,7 +59,7 @@ class AnswerFormat(Protocol):
         """Return the last chunk of a stream that reports usage."""
         ...
 
-    def whole(self, answers: Sequence[Piece], usage: Json) -> Json:
+    def whole(self, answers: Sequence[Part], usage: Json) -> Json:
         """Return the body of a response that is no stream."""
         ...
 
@@ -103,31 +116,31 @@ class CompletionFormat(_Format):
         super().__init__(envelope)
         self._offsets: dict[int, int] = {}
 
-    def opening(self, index: int) -> Json | None:
+    def opening(self, index: int) -> list[Json]:
         """Completions begin with their text."""
-        return None
+        return []
 
-    def chunk(self, index: int, piece: Piece) -> Json:
+    def chunk(self, index: int, part: Part) -> Json:
         """Return a chunk with the new text."""
-        return self._chunk(self._choice(index, piece))
+        return self._chunk(self._choice(index, part))
 
-    def whole(self, answers: Sequence[Piece], usage: Json) -> Json:
+    def whole(self, answers: Sequence[Part], usage: Json) -> Json:
         """Return all answers."""
-        choices = [self._choice(index, piece) for index, piece in enumerate(answers)]
+        choices = [self._choice(index, part) for index, part in enumerate(answers)]
         return self._body(self.kind, choices, {"usage": usage})
 
-    def _choice(self, index: int, piece: Piece) -> Json:
+    def _choice(self, index: int, part: Part) -> Json:
         return {
             "index": index,
-            "text": piece.text,
-            "logprobs": self._logprobs(index, piece),
-            "finish_reason": piece.finish_reason,
+            "text": part.text,
+            "logprobs": self._logprobs(index, part),
+            "finish_reason": part.finish_reason,
         }
 
-    def _logprobs(self, index: int, piece: Piece) -> Json | None:
-        if piece.logprobs is None:
+    def _logprobs(self, index: int, part: Part) -> Json | None:
+        if part.logprobs is None:
             return None
-        tokens = [self._text(token_id) for token_id in piece.token_ids]
+        tokens = [self._text(token_id) for token_id in part.token_ids]
         offsets = []
         for token in tokens:
             offsets.append(self._offsets.setdefault(index, 0))
@@ -136,11 +149,11 @@ class CompletionFormat(_Format):
             "tokens": tokens,
             "token_logprobs": [
                 None if entry is None else _chosen(entry, token_id)
-                for entry, token_id in zip(piece.logprobs, piece.token_ids, strict=True)
+                for entry, token_id in zip(part.logprobs, part.token_ids, strict=True)
             ],
             "top_logprobs": [
                 None if entry is None else {self._text(token_id): _finite(value) for token_id, value in entry}
-                for entry in piece.logprobs
+                for entry in part.logprobs
             ],
             "text_offset": offsets,
         }
@@ -155,37 +168,37 @@ class ChatFormat(_Format):
     kind = "chat.completion"
     chunk_kind = "chat.completion.chunk"
 
-    def opening(self, index: int) -> Json | None:
+    def opening(self, index: int) -> list[Json]:
         """Return the chunk that names the role."""
         delta = {"role": "assistant", "content": ""}
-        return self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
+        return [self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})]
 
-    def chunk(self, index: int, piece: Piece) -> Json:
+    def chunk(self, index: int, part: Part) -> Json:
         """Return a chunk with the new text."""
         return self._chunk(
             {
                 "index": index,
-                "delta": {"content": piece.text} if piece.text or piece.finish_reason is None else {},
-                "logprobs": self._logprobs(piece),
-                "finish_reason": piece.finish_reason,
+                "delta": {"content": part.text} if part.text or part.finish_reason is None else {},
+                "logprobs": self._logprobs(part),
+                "finish_reason": part.finish_reason,
             }
         )
 
-    def whole(self, answers: Sequence[Piece], usage: Json) -> Json:
+    def whole(self, answers: Sequence[Part], usage: Json) -> Json:
         """Return all answers as messages."""
         choices: list[Json] = [
             {
                 "index": index,
-                "message": {"role": "assistant", "content": piece.text, "refusal": None},
-                "logprobs": self._logprobs(piece),
-                "finish_reason": piece.finish_reason,
+                "message": {"role": "assistant", "content": part.text, "refusal": None},
+                "logprobs": self._logprobs(part),
+                "finish_reason": part.finish_reason,
             }
-            for index, piece in enumerate(answers)
+            for index, part in enumerate(answers)
         ]
         return self._body(self.kind, choices, {"usage": usage})
 
-    def _logprobs(self, piece: Piece) -> Json | None:
-        if piece.logprobs is None:
+    def _logprobs(self, part: Part) -> Json | None:
+        if part.logprobs is None:
             return None
         content = [
             {
@@ -194,7 +207,7 @@ class ChatFormat(_Format):
                     self._token(other, value) for other, value in entry[: self._envelope.num_top]
                 ],
             }
-            for entry, token_id in zip(piece.logprobs, piece.token_ids, strict=True)
+            for entry, token_id in zip(part.logprobs, part.token_ids, strict=True)
             if entry is not None
         ]
         return {"content": content, "refusal": None}

@@ -1,9 +1,9 @@
 """Cache salts: whose blocks a request may share.
 
-The salt of a request is derived from the server's secret and its tenant's scope, so a client can neither
-choose nor guess another tenant's. A `cache_salt` sent by the client is mixed in below the scope: it narrows
-sharing within the tenant and cannot leave it, because the scope is the HMAC key under which the client's text
-is only the message.
+The salt of a request is derived from the server's secret and its tenant's scope, so a client can
+neither choose nor guess another tenant's. A `cache_salt` sent by the client is mixed in below the
+scope: it narrows sharing within the tenant and cannot leave it, because the scope is the HMAC key under
+which the client's text is only the message.
 """
 
 import hmac

@@ -1,39 +1,57 @@
 """`serve`: from settings to a listening server, and from SIGTERM to exit status 0.
 
-In order: keys are read, the address is bound, the server listens, the model is loaded beside it (`/ready` tells when), the start
-is reported. On SIGTERM or Ctrl-C nothing new is accepted, running requests finish or run out of time, the engine
-stops. A second signal does not wait.
+In order: keys are read, the address is bound, the server listens, the model is loaded beside it (`/ready`
+tells when), the start is reported. On SIGTERM or Ctrl-C nothing new is accepted, running requests finish or
+run out of time, the engine stops. A second signal does not wait.
 """
 
-import asyncio
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-import signal
 from math import ceil
+from secrets import token_bytes
 
 import uvicorn
 
-from ratoon.errors import RatoonError, UsageError
+from ratoon.engine.config import EngineConfig
+from ratoon.errors import UsageError
 from ratoon.server.app import create_app
+from ratoon.server.load import load_served_model
+from ratoon.server.salts import SECRET_BYTES, SaltDeriver, load_secret
 from ratoon.server.service import Service
 from ratoon.server.settings import ServerSettings
+from ratoon.server.tenants import KeyRing, read_key_file, single_tenant
 
 
 def serve(model: str, engine_settings: Mapping[str, object], settings: ServerSettings) -> int:
     """Serve until a signal; return the exit status. Raises `RatoonError` where it cannot start."""
-    service = Service(model, engine_settings, settings)
+    config = EngineConfig.from_settings(engine_settings)
+    name = settings.served_model_name or model
+    keys = read_keys(settings)
     listener = bind(settings.host, settings.port)
-    config = uvicorn.Config(
-        create_app(service),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=ceil(settings.drain_timeout_s) + 1,
+
+    def report_start() -> None:
+        if service.load_error is not None:
+            server.should_exit = True
+            return
+        lines = [
+            *service.model.description,
+            f"isolation  {keys.describe()}",
+            f"listening  {address_of(listener)}",
+        ]
+        print("\n".join(lines), file=sys.stderr, flush=True)
+
+    service = Service(
+        lambda: load_served_model(model, name, config),
+        keys,
+        settings,
+        name=name,
+        log=sys.stderr,
+        on_load=report_start,
     )
-    server = Server(config, service)
-    service.on_failed_load = server.stop
+    server = Server(service)
     server.run(sockets=[listener])
     if service.load_error is not None:
         raise service.load_error
@@ -41,15 +59,19 @@ def serve(model: str, engine_settings: Mapping[str, object], settings: ServerSet
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server with our signals: it exits with 0 and lets the service drain first."""
+    """Uvicorn's server with our signals: it lets the service drain first, and exits with 0."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
-        super().__init__(config)
+    def __init__(self, service: Service) -> None:
+        super().__init__(
+            uvicorn.Config(
+                create_app(service),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=ceil(service.settings.drain_timeout_s) + 1,
+            )
+        )
         self._service = service
-
-    def stop(self) -> None:
-        """Begin to stop."""
-        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Give running requests their last seconds, then close."""
@@ -59,12 +81,26 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take SIGTERM and SIGINT, and do not raise them again afterwards as uvicorn would."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        taken = (signal.SIGTERM, signal.SIGINT)
+        before = [signal.signal(number, self.handle_exit) for number in taken]
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in zip(taken, before, strict=True):
                 signal.signal(number, handler)
+
+
+def read_keys(settings: ServerSettings) -> KeyRing:
+    """Return who may come in. Raises `UsageError` for a key file or secret that is not right."""
+    secret_file = settings.secret_file
+    if secret_file is None and settings.api_keys is not None:
+        secret_file = settings.api_keys.with_name(settings.api_keys.name + ".secret")
+    salts = SaltDeriver(token_bytes(SECRET_BYTES) if secret_file is None else load_secret(secret_file))
+    if settings.api_keys is not None:
+        return read_key_file(settings.api_keys, salts, settings.tenant_limits)
+    return single_tenant(
+        salts, settings.tenant_limits, api_key=settings.api_key, admin_key=settings.admin_key
+    )
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -74,4 +110,13 @@ def bind(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else "there are only 65535 ports"
-        raise UsageError(f"The server cannot listen on {host} port {port}: {reason}.", hint="Choose another with --port.") from error
+        raise UsageError(
+            f"The server cannot listen on {host} port {port}: {reason}.",
+            hint="Choose another address with --host and --port.",
+        ) from error
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the URL at which the server answers."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,6 +1,8 @@
-"""`EngineSnapshot`: what the engine's counters and gauges said at one moment, as plain numbers."""
+"""`EngineSnapshot`: what the engine's counters and gauges say at one moment, as plain numbers."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+from ratoon.engine.core import EngineCore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,4 +28,27 @@ class EngineSnapshot:
     num_active_blocks: int
     num_idle_blocks: int
     num_free_blocks: int
+    num_keys: int
     num_uncommitted_tokens: int
+
+
+def take_snapshot(core: EngineCore) -> EngineSnapshot:
+    """Read the core; on the engine's thread, between two steps."""
+    scheduler, totals = core.scheduler, core.totals
+    cache, pool = scheduler.cache, scheduler.cache.pool
+    return EngineSnapshot(
+        **asdict(cache.stats),
+        num_preemptions=scheduler.num_preemptions,
+        num_steps=totals.num_steps,
+        num_failed_steps=totals.num_failed_steps,
+        plan_s=totals.plan_s,
+        execute_s=totals.execute_s,
+        apply_s=totals.apply_s,
+        num_running=scheduler.num_running,
+        num_waiting=scheduler.num_waiting,
+        num_active_blocks=cache.usable_blocks - pool.num_free,
+        num_idle_blocks=pool.num_idle,
+        num_free_blocks=pool.num_free - pool.num_idle,
+        num_keys=pool.num_keys,
+        num_uncommitted_tokens=scheduler.num_uncommitted_tokens,
+    )

@@ -13,7 +13,8 @@ A key file is TOML. It holds SHA-256 digests, never keys:
     max_output_tokens = 500
     request_deadline_s = 60
 
-Presented keys are hashed and compared with every digest in constant time. Keys appear in no log and no error.
+Presented keys are hashed and compared with every digest in constant time. Keys appear in no log and no
+error.
 """
 
 import hashlib
@@ -68,6 +69,16 @@ class KeyRing:
         """Whether a presented key opens the admin endpoints."""
         presented = _digest(key)
         return any([hmac.compare_digest(digest, presented) for digest in self.admins])  # noqa: C419  # no early exit
+
+    def describe(self) -> str:
+        """Return in a few words who shares with whom."""
+        if not self.tenants or self.open_tenant is not None:
+            return "one tenant, no key needed"
+        names: dict[bytes, set[str]] = {}
+        for tenant in self.tenants.values():
+            names.setdefault(tenant.scope, set()).add(tenant.name)
+        groups = [" + ".join(sorted(group)) for group in names.values()]
+        return f"by key; sharing only within: {', '.join(groups)}"
 
 
 def single_tenant(

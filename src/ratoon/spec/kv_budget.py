@@ -1,4 +1,4 @@
-"""What KV blocks cost and how many tokens they hold: the one formula behind sizing, admission and `ratoon inspect`.
+"""What KV blocks cost and how many tokens they hold: one formula for sizing, admission and `inspect`.
 
     page bytes = 2 (K and V) x layers of a group x KV heads x head size x block size x bytes of an element
     blocks     = budget // page bytes, of which block 0 is the null block
@@ -40,7 +40,7 @@ class KVBudget:
         return self.page_bytes // self.block_size * len(self.groups)
 
     def blocks_for(self, num_tokens: int, max_chunk: int | None = None) -> int:
-        """Return the most blocks that a request holds while it grows to `num_tokens`, as `blocks_for` does."""
+        """Return the most blocks that a request of `num_tokens` holds; see the function."""
         return blocks_for(self.groups, self.block_size, num_tokens, max_chunk)
 
     def max_tokens(self, limit: int, max_chunk: int | None = None) -> int:
@@ -54,14 +54,14 @@ class KVBudget:
 def kv_budget(
     spec: ModelSpec, groups: Sequence[CacheGroupSpec], *, block_size: int, kv_dtype: str, kv_cache_bytes: int
 ) -> KVBudget:
-    """Return the pool that a budget in bytes pays for. Raises `InvalidParameterError` where it holds no block."""
+    """Return the pool that a budget pays for. Raises `InvalidParameterError` where that is no block."""
     num_slots = max(len(group.layers) for group in groups)
     per_position = 2 * num_slots * spec.num_kv_heads * spec.head_dim * ELEMENT_BYTES[kv_dtype]
     page_bytes = per_position * block_size
     num_blocks = kv_cache_bytes // page_bytes
     if num_blocks < 2:
         raise InvalidParameterError(
-            f"{format_bytes(kv_cache_bytes)} hold no KV block besides the null block; one takes {format_bytes(page_bytes)}.",
+            f"{format_bytes(kv_cache_bytes)} of KV cache are not two blocks of {format_bytes(page_bytes)}.",
             hint="Raise --kv-cache-bytes or lower --block-size.",
         )
     return KVBudget(tuple(groups), block_size, page_bytes, num_blocks)

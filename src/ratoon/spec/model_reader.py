@@ -22,7 +22,7 @@ def read_model_spec(checkpoint: Checkpoint) -> ModelSpec:
     family = FAMILIES.get(checkpoint.architecture)
     if family is None:
         raise UnsupportedModelError(
-            f"{checkpoint.path} is of the architecture {checkpoint.architecture!r}, which is not implemented.",
+            f"{checkpoint.path} has the architecture {checkpoint.architecture!r}, which is not implemented.",
             hint=f"Ratoon runs {', '.join(FAMILIES)}.",
         )
     _refuse_unknown_parts(checkpoint)

@@ -25,7 +25,7 @@ def config_rope(settings: Settings, base: float, dim: int) -> RopeSpec:
 
 
 def _llama3_factors(settings: Settings, base: float, dim: int) -> tuple[float, ...]:
-    """Return Llama 3.1's factors: long waves are slowed by `factor`, short ones not at all, between them a ramp.
+    """Return Llama 3.1's factors: `factor` for long waves, 1 for short ones, a ramp between them.
 
     A wave's place on the ramp is how often it turns within the original context.
     """

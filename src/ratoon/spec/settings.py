@@ -8,7 +8,7 @@ from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
 
 
 class Settings:
-    """Key-values of one model, all under one prefix. An absent key and a null are the same: the default, or an error."""
+    """Key-values of one model under one prefix. A null is the same as an absent key."""
 
     def __init__(self, values: Mapping[str, object], model: Path, prefix: str = "") -> None:
         self._values = values

@@ -10,7 +10,7 @@ mark and the prompt is encoded in one piece.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ratoon.errors import TextError
+from ratoon.errors import ChatTemplateError, TextError
 from ratoon.text.chat_template import ChatTemplate, Message
 from ratoon.text.control_text import ControlText
 from ratoon.text.tokenizer import Tokenizer
@@ -25,19 +25,26 @@ def encode_chat(
     messages: Sequence[Message],
     *,
     add_generation_prompt: bool = True,
+    continue_final_message: bool = False,
     tools: Sequence[Mapping[str, Any]] | None = None,
     documents: Sequence[Mapping[str, Any]] | None = None,
     variables: Mapping[str, Any] | None = None,
 ) -> list[int]:
-    """Return the prompt's ids; arguments as `ChatTemplate.render` takes them. Raises `TextError` of some kind."""
+    """Return the prompt's ids. Arguments and errors are those of `ChatTemplate.render` and `encode`.
+
+    With `continue_final_message` the prompt ends with the last message's text, for the model to go on with.
+    """
     marks = _Marks(tokenizer.control_text, [messages, tools, documents, variables])
+    marked = marks.put(messages)
     rendered = template.render(
-        marks.put(messages),
+        marked,
         add_generation_prompt=add_generation_prompt,
         tools=marks.put(tools),
         documents=marks.put(documents),
         variables=marks.put(variables),
     )
+    if continue_final_message:
+        rendered = _up_to(rendered, str(marked[-1].get("content", "")))
     if not marks.were_put:
         return tokenizer.encode(rendered, add_special=False, parse_special=True)
     ids: list[int] = []
@@ -49,13 +56,25 @@ def encode_chat(
     return ids
 
 
+def _up_to(rendered: str, content: str) -> str:
+    """Return a conversation up to the content of its last message, which the template may have trimmed."""
+    text = content.strip()
+    start = rendered.rfind(text)
+    if not text or start < 0:
+        raise ChatTemplateError("The final message cannot be continued: the template does not show its text.")
+    end = start + len(text)
+    blanks = content[len(content.rstrip()) :]
+    return rendered[: end + len(blanks)] if rendered.startswith(blanks, end) else rendered[:end]
+
+
 class _Marks:
-    """Puts one mark before everything in some values that reads, or could come to read, like a control token."""
+    """Puts a mark before whatever in some values reads, or may come to read, like a control token."""
 
     def __init__(self, control: ControlText, values: object) -> None:
         self._control = control
         text = "".join(_strings(values))
-        self._mark = next((mark for mark in _NONCHARACTERS if mark not in text), "")
+        unused = (mark for mark in _NONCHARACTERS if mark not in text and _escaped(mark) not in text)
+        self._mark = next(unused, "")
         if not self._mark:
             raise TextError("The messages use up all of Unicode's noncharacters.")
         self.were_put = False
@@ -65,7 +84,8 @@ class _Marks:
         return self._put(value)  # type: ignore[no-any-return]
 
     def take_out(self, rendered: str) -> Iterator[tuple[str, bool]]:
-        """Yield the rendered text without marks: pieces of text, and between them the template's control tokens."""
+        """Yield the template's control tokens and, without marks, the text between them."""
+        rendered = rendered.replace(_escaped(self._mark), self._mark)
         begun = 0
         for start, end in self._control.find(rendered):
             if not rendered.endswith(self._mark, 0, start):
@@ -93,6 +113,11 @@ class _Marks:
             text = text[:place] + self._mark + text[place:]
         self.were_put |= bool(places)
         return text
+
+
+def _escaped(mark: str) -> str:
+    """Return the mark as `repr` and JSON in ASCII write it, which templates do to tools and documents."""
+    return mark.encode("unicode_escape").decode()
 
 
 def _strings(value: object) -> Iterator[str]:

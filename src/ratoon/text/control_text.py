@@ -23,7 +23,7 @@ class ControlText:
                 yield start, end
 
     def unfinished(self, text: str) -> int | None:
-        """Return where a name begins that the text breaks off, not counting space at the end; None if none does."""
+        """Return where a name begins that the text breaks off, space at its end aside; None if none does."""
         text = text.rstrip()
         for match in self._first.finditer(text, max(0, len(text) - max(self._lengths, default=0))):
             tail = text[match.start() :]
@@ -33,6 +33,6 @@ class ControlText:
 
     def _length_at(self, text: str, start: int) -> int:
         for length in self._lengths:
-            if text[start : start + length] in self._names:
-                return length
+            if (name := text[start : start + length]) in self._names:
+                return len(name)  # near the end of the text that is less than `length`
         return 0

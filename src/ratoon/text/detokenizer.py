@@ -6,7 +6,7 @@ from ratoon.text.tokenizer import Tokenizer
 
 
 class Detokenizer:
-    """Turns one sequence's tokens into text piece by piece; each token costs the same, however many came before.
+    """Turns one sequence's tokens into text; each costs the same, however many came before.
 
     The pieces put together are the text of all tokens. A character comes whole, with the token that
     ends it. The sequence continues a prompt, so a space at its beginning is kept.

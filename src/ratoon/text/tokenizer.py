@@ -15,7 +15,7 @@ from ratoon.text.token_bytes import TokenBytes
 
 
 class Tokenizer:
-    """A vocabulary and its rules, as a `tokenizer.json` gives them. Raises `TextError` where that cannot be read.
+    """A vocabulary and its rules, as in a `tokenizer.json`. Raises `TextError` where that cannot be read.
 
     `bos` begins a text and each of `ends` ends an answer. Both are given as ids, or as names of control
     tokens; what names no token is passed over.

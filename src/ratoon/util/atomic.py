@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,7 +38,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o755)
-        with suppress(FileExistsError):
+        try:
             temporary.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

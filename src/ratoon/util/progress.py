@@ -24,13 +24,13 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 
 class TerminalProgress:
-    """A `Progress` that draws bars on stderr, and nothing where stderr is not a terminal.
+    """A `Progress` that draws bars on stderr, and nothing where that is no terminal or it is not `enabled`.
 
     A bar disappears when its stage is done. Leaving the context clears a bar that an error left behind.
     """
 
-    def __init__(self) -> None:
-        self._enabled = sys.stderr.isatty()
+    def __init__(self, *, enabled: bool = True) -> None:
+        self._enabled = enabled and sys.stderr.isatty()
         self._stage: str | None = None
         self._bar: tqdm[Never] | None = None
 

@@ -11,7 +11,7 @@ class FieldError(Exception):
 
 
 class Fields:
-    """Takes fields out of a JSON object; `finish` refuses the rest. A `FieldError` names the field at fault."""
+    """Takes fields out of a JSON object; `finish` refuses the rest. `FieldError` names the one at fault."""
 
     def __init__(self, value: object) -> None:
         if not isinstance(value, dict):

@@ -119,7 +119,7 @@ class ScriptSession:
         return self._admission(operation.request, request, num_cached)
 
     def _enter(self, request: _Request, *, preempted: bool) -> int | None:
-        """Match and reserve for all known tokens; return how many are cached, None if there are too few blocks."""
+        """Match and reserve for all known tokens; return how many are cached, or None for want of blocks."""
         num_known = request.chain.num_tokens
         match = self._cache.match(request.chain, num_known)
         if not self._cache.reserve(request.number, request.chain, num_known, match):

@@ -1,8 +1,8 @@
 """The functions of rows that the reference blocks are made of, in NumPy float32.
 
 Each obeys the row rule. For matrix products that needs care: a BLAS library may round a row differently
-according to where in the matrix it stands. Rows are therefore multiplied as columns, `TILE` at a time, so that
-each is a lane of the library's vector kernels; whether the lanes are alike is tried before it is trusted.
+according to where in the matrix it stands. Rows are therefore multiplied as columns, `TILE` at a time, so
+that each is a lane of the library's vector kernels; that the lanes are alike is tried before it is trusted.
 """
 
 from typing import cast
@@ -25,7 +25,8 @@ class Product:
     def __call__(self, x: Floats) -> Floats:
         """Return float32 [n, out]."""
         columns = self._weight @ into_tiles(x, self._tile)
-        return cast(Floats, columns.swapaxes(-1, -2).reshape(-1, len(self._weight))[: len(x)])
+        rows = np.ascontiguousarray(columns.swapaxes(-1, -2))  # always, for sums over rows depend on their layout
+        return rows.reshape(-1, len(self._weight))[: len(x)]
 
 
 def into_tiles(x: Floats, width: int) -> Floats:

@@ -1,19 +1,22 @@
 """`Counterexamples`: when a request must not hit, and the full hit.
 
-Every case has a prompt of its own. It is computed; asked again (the control: it *is* in the cache); then the probe is
-asked. What each should find is worked out from the token ids, before the server is asked.
+Every case has a prompt of its own. It is computed; asked again (the control: it *is* in the cache); then the
+probe is asked. What each should find is worked out from the token ids, before the server is asked.
 """
 
 from dataclasses import dataclass
 
-from ratoon.errors import LabError
-from ratoon.lab.bench import Bench, warm_up
+from ratoon.errors import InvalidParameterError, LabError
+from ratoon.lab.bench import Bench, fill_pool, warm_up
+from ratoon.lab.experiments.settings import setting
 from ratoon.lab.prefix_model import PrefixModel
 from ratoon.lab.target import ServerSetup, Target
 from ratoon.lab.token_source import TokenSource
 
 POOL_TOKENS = 4_096
 """Small, so that evicting everything on purpose takes seconds."""
+
+FLOOD_PROMPT_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +30,42 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One counterexample: `known` is in the cache when `probe` is asked, unless a flood evicts it first."""
+    """One counterexample: `known` is in the cache when `probe` is asked, unless it was evicted."""
 
     name: str
-    why: str
     known: Question
     probe: Question
-    flood: bool = False
-    tenants: bool = False
 
 
-CASES = (
-    "first token different", "other salt", "other tenant", "evicted before the hit", "shared middle, not prefix",
-    "partial last block", "full hit",
-)  # fmt: skip
+CASES = {
+    "first token different": "Each block is chained to the one before it, back to the first token.",
+    "other salt": "The salt is part of the first block's key.",
+    "other tenant": "The server, not the client, decides whose cache a request may share.",
+    "evicted before the hit": "Other prompts took all blocks of the pool in between.",
+    "shared middle, not prefix": "All blocks but the first are equal, but K and V hang on what is before.",
+    "partial last block": "The prompts part within a block; only full blocks can be found.",
+    "full hit": "Every block is there; the last position is computed for its logits.",
+}
+"""Every case with the reason why it hits what it hits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterexamples:
     """The settings."""
 
-    prompt_blocks: int = 10
-    """Length of the prompts, in blocks."""
-    seed: int = 0
+    prompt_blocks: int = setting(10, "length of the prompts, in blocks")
+    seed: int = setting(0, "of the prompts")
+
+    def __post_init__(self) -> None:
+        if self.prompt_blocks < 2:
+            raise InvalidParameterError("Prompts of fewer than 2 blocks have no middle.")
 
     def measure(self, bench: Bench) -> None:
         """Run the cases that are not done yet. A case that cannot be run is noted as failed."""
         for tenants in (False, True):
-            names = [name for name in CASES if (name == "other tenant") == tenants and not bench.store.done(name)]
+            names = [
+                name for name in CASES if (name == "other tenant") == tenants and not bench.store.done(name)
+            ]
             try:
                 if names:
                     with bench.servers.start(ServerSetup(pool_tokens=POOL_TOKENS, tenants=tenants)) as target:
@@ -70,69 +81,39 @@ class Counterexamples:
         for case in self._cases(source, target.block_size):
             if case.name not in names:
                 continue
-            bench.progress("cases", CASES.index(case.name), len(CASES))
+            bench.progress("cases", list(CASES).index(case.name), len(CASES))
             ideal = target.prefix_model()
             _ask(bench, target, case, "cold", case.known, ideal)
             _ask(bench, target, case, "control", case.known, ideal)
-            if case.flood:
-                _flood(target, source)
+            if case.name == "evicted before the hit":
+                fill_pool(target, source, "counterexamples/flood", FLOOD_PROMPT_TOKENS)
                 ideal = target.prefix_model()  # all is forgotten
             _ask(bench, target, case, "probe", case.probe, ideal)
 
     def _cases(self, source: TokenSource, block_size: int) -> list[Case]:
         length = self.prompt_blocks * block_size
 
-        def prompt(name: str) -> list[int]:
-            return source.tokens(f"counterexamples/{name}", length)
-
         def other_start(tokens: list[int], count: int) -> list[int]:
             start, other = source.parting("counterexamples/starts", [count, count])
             return (other if tokens[0] == start[0] else start) + tokens[count:]
 
-        first, salted, tenant, evicted, middle, partial, full = (prompt(name) for name in CASES)
+        prompts = [source.tokens(f"counterexamples/{name}", length) for name in CASES]
+        first, salted, tenant, evicted, middle, partial, full = prompts
         part = (self.prompt_blocks // 2) * block_size + block_size // 2
         ending, other_ending = source.parting("counterexamples/endings", [length - part] * 2)
-        return [
-            Case(
-                CASES[0],
-                "Each block is chained to the one before it, back to the first token.",
-                Question(first),
-                Question(other_start(first, 1)),
-            ),
-            Case(CASES[1], "The salt is part of the first block's key.", Question(salted, "a"), Question(salted, "b")),
-            Case(
-                CASES[2],
-                "The server, not the client, decides whose cache a request may share.",
-                Question(tenant),
-                Question(tenant, tenant=1),
-                tenants=True,
-            ),
-            Case(
-                CASES[3],
-                "Other prompts took all blocks of the pool in between.",
-                Question(evicted),
-                Question(evicted),
-                flood=True,
-            ),
-            Case(
-                CASES[4],
-                "All but the first block is equal, at the same positions; without its prefix it is another content.",
-                Question(middle),
-                Question(other_start(middle, block_size)),
-            ),
-            Case(
-                CASES[5],
-                f"{part} tokens are shared; only full blocks of {block_size} can be found.",
-                Question(partial[:part] + ending),
-                Question(partial[:part] + other_ending),
-            ),
-            Case(CASES[6], "Every block is there; the last position is computed for its logits.", Question(full), Question(full)),
-        ]  # fmt: skip
+        questions = (
+            (Question(first), Question(other_start(first, 1))),
+            (Question(salted, salt="a"), Question(salted, salt="b")),
+            (Question(tenant, tenant=0), Question(tenant, tenant=1)),
+            (Question(evicted), Question(evicted)),
+            (Question(middle), Question(other_start(middle, block_size))),
+            (Question(partial[:part] + ending), Question(partial[:part] + other_ending)),
+            (Question(full), Question(full)),
+        )
+        return [Case(name, known, probe) for name, (known, probe) in zip(CASES, questions, strict=True)]
 
 
-def _ask(
-    bench: Bench, target: Target, case: Case, role: str, question: Question, ideal: PrefixModel
-) -> None:
+def _ask(bench: Bench, target: Target, case: Case, role: str, question: Question, ideal: PrefixModel) -> None:
     namespace = f"{question.tenant}/{question.salt}"
     expected = ideal.predict(question.prompt, namespace)
     bench.ask(
@@ -140,22 +121,10 @@ def _ask(
         question.prompt,
         1,
         salt=question.salt,
-        api_key=target.tenant_keys[question.tenant] if case.tenants and target.tenant_keys else None,
+        api_key=target.tenant_keys[question.tenant] if target.tenant_keys else None,
         key=case.name if role == "probe" else f"{case.name}/{role}",
         cell={"case": case.name},
         role=role,
-        why=case.why,
         expected_tokens=expected,
     )
     ideal.add(question.prompt, namespace)
-
-
-def _flood(target: Target, source: TokenSource) -> None:
-    """Have other prompts computed until they have filled the pool."""
-    if target.pool_tokens is None:
-        raise LabError("The server does not tell how large its KV pool is, so its cache cannot be evicted on purpose.")
-    length = min(1_024, target.pool_tokens // 4)
-    for index in range(target.pool_tokens // length + 1):
-        answer = target.client.complete(source.tokens(f"counterexamples/flood/{index}", length), 1)
-        if answer.error is not None:
-            raise LabError(f"A request that should evict others failed: {answer.error}.")

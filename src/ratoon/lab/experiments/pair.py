@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ratoon.errors import InvalidParameterError
 from ratoon.lab.bench import Bench, warm_up
+from ratoon.lab.experiments.settings import setting
 from ratoon.lab.target import ServerSetup
 from ratoon.lab.token_source import TokenSource
 
@@ -15,18 +16,23 @@ ROLES = ("first", "second")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """The settings; the defaults have the published shape: 1,727 and 1,729 tokens that share 107 blocks of 16."""
+    """The settings. By default the published shape: 1,727 and 1,729 tokens with 107 blocks in common."""
 
-    prompt_lens: tuple[int, int] = (1_727, 1_729)
-    prefix_len: int = 1_720
-    output_len: int = 16
-    repetitions: int = 10
-    seed: int = 0
+    prompt_lens: tuple[int, int] = setting(
+        (1_727, 1_729), "lengths of the first and the second prompt, in tokens"
+    )
+    prefix_len: int = setting(1_720, "tokens that both prompts begin with")
+    output_len: int = setting(16, "tokens of each answer")
+    repetitions: int = setting(10, "pairs; an interval takes 6")
+    seed: int = setting(0, "of the prompts")
 
     def __post_init__(self) -> None:
+        if len(self.prompt_lens) != 2:
+            raise InvalidParameterError(f"A pair has two prompt lengths, not {len(self.prompt_lens)}.")
         if self.prefix_len >= min(self.prompt_lens):
             raise InvalidParameterError(
-                f"A prefix of {self.prefix_len} tokens leaves no question in a prompt of {min(self.prompt_lens)}."
+                f"A prefix of {self.prefix_len} tokens leaves no question in a prompt of "
+                f"{min(self.prompt_lens)}."
             )
 
     def measure(self, bench: Bench) -> None:
@@ -38,7 +44,8 @@ class Pair:
                 bench.progress("pairs", repetition, self.repetitions)
                 if bench.store.done(f"{repetition}/second"):
                     continue
-                # A repetition that was cut short comes again with another prefix: the server may know the first.
+                # A repetition that was cut short comes again with another prefix: the server may know the
+                # first.
                 attempt = sum(row["key"] == f"{repetition}/first" for row in bench.store.rows)
                 label = f"pair/{repetition}/{attempt}"
                 prefix = source.tokens(label, self.prefix_len)

@@ -1,10 +1,11 @@
-"""`Sweep`: prefix length × output length × caching off or on × interference or none.
+"""`Sweep`: prefix length by output length by caching off or on by interference or none.
 
-A round visits every group (prefix length, caching, interference) in random order, each with a server started for it, so
-that a machine that slows down slows every group alike. A visit: warm-up on an unrelated prompt; one request that
-computes the prefix; then for each output length, in random order, one measured request: the prefix with a new
-question. With interference, other prefixes that together fill the pool come before each measured request, so that an
-LRU cache has forgotten the prefix. Caching on and off are asked the very same prompts in the same round: a pair.
+A round visits every group (prefix length, caching, interference) in random order, each with a server started
+for it, so that a machine that slows down slows every group alike. A visit: warm-up on an unrelated prompt;
+one request that computes the prefix; then for each output length, in random order, one measured request: the
+prefix with a new question. With interference, other prefixes that together fill the pool come before each
+measured request, so that an LRU cache has forgotten the prefix. Caching on and off are asked the very same
+prompts in the same round: a pair.
 """
 
 import itertools
@@ -16,11 +17,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ratoon.errors import LabError
-from ratoon.lab.bench import Bench, warm_up
+from ratoon.lab.bench import Bench, compute, fill_pool, warm_up
+from ratoon.lab.experiments.settings import setting
 from ratoon.lab.target import ServerSetup, Target
 from ratoon.lab.token_source import TokenSource
 
 T = TypeVar("T")
+
+QUICK = {"prefix_lens": (128, 512), "output_lens": (1, 32), "repetitions": 2, "max_seconds": 100}
+"""The settings behind `--quick`."""
 
 POOL_SHARE = 1.5
 """Pool size as a multiple of the longest request: it fits with room to run, and is soon filled by others."""
@@ -39,18 +44,20 @@ class Group:
 class Sweep:
     """The settings. No new round is begun that would probably end after `max_seconds`."""
 
-    prefix_lens: tuple[int, ...] = (128, 512, 2_048)
-    output_lens: tuple[int, ...] = (1, 32, 256)
-    question_len: int = 32
-    repetitions: int = 6
-    max_seconds: float = 840
-    seed: int = 0
+    prefix_lens: tuple[int, ...] = setting((128, 512, 2_048), "lengths of the common prefix, in tokens")
+    output_lens: tuple[int, ...] = setting((1, 32, 256), "lengths of the answers, in tokens")
+    question_len: int = setting(32, "tokens after the prefix, new in every request")
+    repetitions: int = setting(6, "rounds; an interval takes 6 samples")
+    max_seconds: float = setting(840, "begin no round that would end later", kind=float)
+    seed: int = setting(0, "of the prompts and of every order")
 
     def measure(self, bench: Bench) -> None:
         """Measure what is not done yet, round after round."""
         began = time.perf_counter()
         longest_round = 0.0
-        groups = [Group(*choice) for choice in itertools.product(self.prefix_lens, (False, True), (False, True))]
+        groups = [
+            Group(*choice) for choice in itertools.product(self.prefix_lens, (False, True), (False, True))
+        ]
         for repetition in range(self.repetitions):
             round_began = time.perf_counter()
             if round_began - began + longest_round > self.max_seconds:
@@ -83,35 +90,27 @@ class Sweep:
         """Measure the output lengths in `todo` and take each off it once it is measured."""
         source = TokenSource(self.seed, target.vocabulary)
         warm_up(target, source)
-        # With and without others the prefixes differ, so that a server that cannot be restarted does not know them.
+        # With and without others the prefixes differ, so that a server that cannot be restarted does not know
+        # them.
         label = f"sweep/{repetition}/{group.prefix_len}/{group.interference}"
         prefix = source.tokens(label, group.prefix_len)
         lengths = [self.question_len] * (1 + len(self.output_lens))
         priming, *questions = source.parting(label, lengths)
         question_of = dict(zip(self.output_lens, questions, strict=True))
         ideal = target.prefix_model()
-        _compute(target, prefix + priming)
+        compute(target, prefix + priming)
         ideal.add(prefix + priming)
         while todo:
             output_len = todo[0]
             prompt = prefix + question_of[output_len]
             if group.interference:
-                self._interfere(target, source, f"{label}/{output_len}", group.prefix_len)
+                fill_pool(target, source, f"{label}/{output_len}/other", group.prefix_len)
             expected = ideal.predict(prompt) if group.caching and not group.interference else 0
             bench.ask(
                 target, prompt, output_len, **_labels(repetition, group, output_len), expected_tokens=expected
             )
             ideal.add(prompt)
             todo.pop(0)
-
-    def _interfere(self, target: Target, source: TokenSource, label: str, prefix_len: int) -> None:
-        """Have other prefixes computed until they have filled the pool."""
-        if target.pool_tokens is None:
-            raise LabError(
-                "The server does not tell how large its KV pool is, so its cache cannot be evicted on purpose."
-            )
-        for index in range(math.ceil(target.pool_tokens / prefix_len)):
-            _compute(target, source.tokens(f"{label}/other/{index}", prefix_len))
 
     def _shuffled(self, items: Sequence[T], *label: object) -> list[T]:
         return random.Random(f"{self.seed}/{label}").sample(items, len(items))
@@ -126,10 +125,3 @@ def _labels(repetition: int, group: Group, output_len: int) -> dict[str, Any]:
         "output_len": output_len,
     }
     return {"key": "/".join(map(str, (repetition, *cell.values()))), "cell": cell, "repetition": repetition}
-
-
-def _compute(target: Target, prompt: list[int]) -> None:
-    """Have a prompt computed without measuring it. Raises `LabError` where that fails."""
-    answer = target.client.complete(prompt, 1)
-    if answer.error is not None:
-        raise LabError(f"A request that prepares the measured one failed: {answer.error}.")

@@ -1,7 +1,7 @@
 """Running one workload on a server of its own, with every sample kept as it comes.
 
-An interrupted workload cannot be continued: its load pattern is gone. On resuming it is run again from its start as
-a new attempt; the samples of the old one stay in the file and are not analysed.
+An interrupted workload cannot be continued: its load pattern is gone. On resuming it is run again from its
+start as a new attempt; the samples of the old one stay in the file and are not analysed.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,9 @@ def run_workload(
     """Run it unless it is done. What cannot be run is noted as failed."""
     if bench.store.done(name):
         return
-    attempt = 1 + max((row["attempt"] for row in bench.store.rows if row["cell"]["workload"] == name), default=-1)
+    attempt = 1 + max(
+        (row["attempt"] for row in bench.store.rows if row["cell"]["workload"] == name), default=-1
+    )
     try:
         with bench.servers.start(setup) as target:
             source = TokenSource(seed, target.vocabulary)

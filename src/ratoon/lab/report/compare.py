@@ -1,35 +1,40 @@
 """Two runs of the same experiment side by side: B / A of every clock in every cell, with its spread.
 
-Only like runs are compared: the same experiment, settings and model. What else differs (machine, versions, server)
-is what the comparison is about, and is printed.
+Only like runs are compared: the same experiment, settings and model. What else differs (machine, versions,
+server) is what the comparison is about, and is printed.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from ratoon.errors import LabError
+from ratoon.lab.answer import Answer
 from ratoon.lab.report import drawing
 from ratoon.lab.report.drawing import BLUE, GREY
-from ratoon.lab.report.report import Plot, Report, Section, Table, Value
+from ratoon.lab.report.report import DASH, Plot, Report, Section, Table, Value
 from ratoon.lab.report.samples import Sample, good_samples
 from ratoon.lab.run_store import RunStore
 from ratoon.lab.statistics import Estimate, median, ratio_of_medians
 
-CLOCKS = {
+CLOCKS: dict[str, Callable[[Answer], float | None]] = {
     "TTFT": lambda answer: answer.ttft_s,
     "ITL": lambda answer: median(answer.itl_s).value if answer.itl_s else None,
     "E2E": lambda answer: answer.end_s,
 }
 
 MAY_DIFFER = ("seed", "repetitions", "max_seconds", "trace")
-"""Settings that may differ: another seed gives other prompts of the same shape, other counts samples of other sizes,
-and a trace is known by its digest."""
+"""Settings that may differ: another seed gives other prompts of the same shape, other counts samples of other
+sizes, and a trace is known by its digest.
+"""
 
 MUST_MATCH = ("model", "model digest", "block size")
 """Facts of `manifest["server"]` that must be equal, where both runs know them."""
 
 STATISTICS = (
-    "Ratio: median of B over median of A. Its 95 % interval is a bootstrap over both samples; it takes 6 values on each side.",
-    "A ratio whose interval holds 1 is no difference that these samples resolve. Among many cells, one in twenty "
+    "Ratio: median of B over median of A. Its 95 % interval is a bootstrap over both samples; it takes 6 "
+    "values on each side.",
+    "A ratio whose interval holds 1 is no difference that these samples resolve. Among many cells, one in "
+    "twenty "
     "intervals misses its truth by chance.",
 )
 
@@ -40,7 +45,9 @@ Comparison = tuple[str, str, int, int, float, float, Estimate]
 def compare(a: RunStore, b: RunStore) -> Report:
     """Return the comparison. Raises `LabError` for runs that are not alike, naming what differs."""
     if unlike := _unlike(a.manifest, b.manifest):
-        raise LabError(f"These runs are not alike: {'; '.join(unlike)}.", hint="Repeat one with the other's command.")
+        raise LabError(
+            f"These runs are not alike: {'; '.join(unlike)}.", hint="Repeat one with the other's command."
+        )
     compared = _compared(a, b)
     if not compared:
         raise LabError("No cell was measured in both runs.")
@@ -108,14 +115,17 @@ def _differences(a: dict[str, Any], b: dict[str, Any]) -> dict[str, tuple[str, s
     found = {}
     for part in ("machine", "versions", "server", "settings"):
         for name in sorted(a[part].keys() | b[part].keys()):
-            left, right = str(a[part].get(name, "–")), str(b[part].get(name, "–"))
+            left, right = str(a[part].get(name, DASH)), str(b[part].get(name, DASH))
             if left != right:
                 found[name] = (left, right)
     return found
 
 
 def _differences_table(a: dict[str, Any], b: dict[str, Any]) -> Table:
-    rows = (("started", a["started"], b["started"]), *((name, *sides) for name, sides in _differences(a, b).items()))
+    rows = (
+        ("started", a["started"], b["started"]),
+        *((name, *sides) for name, sides in _differences(a, b).items()),
+    )
     return Table("conditions", "Conditions that are not equal.", ("condition", "A", "B"), rows)
 
 
@@ -146,5 +156,6 @@ def _plot(compared: list[Comparison]) -> Plot:
         grid[0].set_ylim(len(cells) - 0.5, -0.5)
         return Plot(
             drawing.svg(figure, "compare"),
-            "Marks: ratio of medians; lines: 95 % intervals. Blue squares: the interval excludes 1. Left of the line B is faster.",
+            "Marks: ratio of medians; lines: 95 % intervals. Blue squares: the interval excludes 1. Left "
+            "of the line B is faster.",
         )

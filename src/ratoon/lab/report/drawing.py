@@ -1,26 +1,27 @@
 """Drawing: one look for all plots, and SVG that a page can hold.
 
-Colours are Okabe and Ito's, told apart with any colour vision; every series also has its own marker or hatch, so a
-black-and-white print says the same. Text stays text: it can be selected and read aloud. `matplotlib` is told
-everything on its objects and in a context; nothing global is changed.
+Colours are Okabe and Ito's, told apart with any colour vision; every series also has its own marker or hatch,
+so a black-and-white print says the same. Text stays text: it can be selected and read aloud. `matplotlib` is
+told everything on its objects and in a context; nothing global is changed.
 """
 
 import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
 MARKERS = ("o", "s", "^", "D", "v")
 HATCHES = ("", "//", "..", "xx")
 
-_STYLE = {
-    "font.family": ["DejaVu Sans", "Verdana", "sans-serif"],
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
@@ -62,7 +63,7 @@ def svg(figure: Figure, name: str) -> str:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
-    text = text[text.index("<svg") :]
+    text = text[text.index("<svg") :].replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
     text = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', text)
     return re.sub(r'(href="|url\()#', rf"\1#{name}-", text)
 
@@ -71,5 +72,6 @@ def plain_log(axes: Axes, which: str) -> None:
     """Make an axis (`x` or `y`) logarithmic, with plain numbers on it."""
     axis = axes.yaxis if which == "y" else axes.xaxis
     (axes.set_yscale if which == "y" else axes.set_xscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(FuncFormatter(lambda *_: ""))

@@ -1,4 +1,7 @@
-"""The files of a report: the page, `report.json`, and a CSV per table. Made again from the samples at any time."""
+"""The files of a report: the page, `report.json`, and a CSV per table.
+
+Made again from the samples at any time.
+"""
 
 import csv
 import io
@@ -9,7 +12,7 @@ from typing import Any
 from ratoon.lab.report.page import render
 from ratoon.lab.report.report import Report
 from ratoon.lab.run_store import RunStore
-from ratoon.util.atomic_file import atomic_file
+from ratoon.util.atomic import atomic_file
 
 
 def write_files(report: Report, run: RunStore) -> Path:

@@ -1,18 +1,21 @@
 """The report of `Burst` and `Replay`: hits against the ideal, and what they do to TTFT."""
 
 from ratoon.lab.report import load_plots
-from ratoon.lab.report.report import Report, Section, Table, Value, share, write_number
 from ratoon.lab.report.measured_workload import MeasuredWorkload, measured_workloads
+from ratoon.lab.report.report import Report, Section, Table, Value, share, write_number
 from ratoon.lab.report.samples import failures
 from ratoon.lab.run_store import RunStore
 from ratoon.lab.statistics import summarise
 
 STATISTICS = (
-    "Ideal: what an infinite cache would hit, worked out from the token ids by the client, in the order of sending. "
+    "Ideal: what an infinite cache would hit, worked out from the token ids by the client, in the order of "
+    "sending. "
     "It counts what requests still running will have computed.",
-    "Evicted, then missed: an earlier request with this prefix had finished before this one was sent, and the tokens "
+    "Evicted, then missed: an earlier request with this prefix had finished before this one was sent, and "
+    "the tokens "
     "were not found. Not yet there: known only from requests that were still running.",
-    "Cold: nothing was cached. Warm: at least one block was. TTFT includes waiting for a place in the server. "
+    "Warm: at least half of the prompt was cached; cold: less. TTFT includes waiting for a place in the "
+    "server. "
     "P95 is given from 20 requests on, P99 from 100.",
 )
 
@@ -23,14 +26,11 @@ def report(run: RunStore) -> Report:
     replay = run.manifest["experiment"] == "replay"
     failed = failures(run.rows, lambda cell: str(cell["workload"]))
     question = (
-        "How much of a trace does the cache hit, how much could it have hit, and what does that do to TTFT?"
-        if replay
-        else "Many requests over few prefixes: how much does the cache hit, how much could it, and what does that do to TTFT?"
+        f"{'Recorded traffic' if replay else 'Many requests over few prefixes'}: how much does the cache "
+        "hit, how much could it have hit, and what does that do to TTFT?"
     )
-    untold = [measured for measured in workloads if not measured.fates]
-    told = [measured for measured in workloads if measured.fates]
-    findings = [_finding(measured) for measured in told]
-    findings += [f"{measured.name}: nothing was measured." for measured in untold]
+    told = [measured for measured in workloads if measured.fates and measured.tells]
+    findings = [_finding(measured) for measured in workloads]
     sections = [
         Section(
             "Where the prompt tokens came from",
@@ -47,11 +47,22 @@ def report(run: RunStore) -> Report:
     ]
     if replay and told:
         sections.append(Section("Over time", "", (load_plots.timeline(told[0]),)))
-    return Report("Replay" if replay else "Burst", question, tuple(findings), tuple(sections), failed, STATISTICS)
+    return Report(
+        "Replay" if replay else "Burst", question, tuple(findings), tuple(sections), failed, STATISTICS
+    )
 
 
 def _finding(measured: MeasuredWorkload) -> str:
     prompt, cached, ideal = measured.prompt_tokens, measured.total("cached"), measured.total("ideal")
+    counted = measured.counted_hits
+    if not measured.fates:
+        return f"{measured.name}: nothing was measured."
+    if not measured.tells:
+        hits = "unknown" if counted is None else f"{counted:,}"
+        return (
+            f"{measured.name}: the server does not tell the cached tokens of each answer; its counters say "
+            f"{hits} hits of {prompt:,} prompt tokens, where an infinite cache would have hit {ideal:,}."
+        )
     text = (
         f"{measured.name}: {cached:,} of {prompt:,} prompt tokens were cached ({_percent(cached, prompt)}), "
         f"{_percent(cached, ideal)} of the {ideal:,} that an infinite cache would have hit"
@@ -62,9 +73,8 @@ def _finding(measured: MeasuredWorkload) -> str:
         text += f"; {not_yet:,} were not there yet"
     if measured.end is None:
         return f"{text}. It was interrupted after {len(measured.fates)} requests."
-    counted = measured.end["counted"]
-    if counted is not None and counted["hits"] != cached:
-        return f"{text}. The server's counters say {counted['hits']:,} hits instead, which contradicts its answers."
+    if counted not in (None, cached):
+        return f"{text}. The server's counters contradict its answers: they say {counted:,} hits."
     return f"{text}."
 
 
@@ -76,28 +86,23 @@ def _percent(part: int, whole: int) -> str:
 def _tokens_table(workloads: list[MeasuredWorkload]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for measured in workloads:
-        counted = measured.end["counted"] if measured.end else None
-        failed = "" if measured.end else "not finished"
+        prompt, ideal = measured.prompt_tokens, measured.total("ideal")
+        cached, *fates = (
+            measured.total(name) if measured.tells else None
+            for name in ("cached", "computed", "evicted", "not_yet")
+        )
+        hits = measured.counted_hits if cached is None else cached
+        rate = None if hits is None else share(hits, prompt)
         rows.append(
             (
-                measured.name,
-                len(measured.fates),
-                measured.prompt_tokens,
-                measured.total("cached"),
-                counted["hits"] if counted else None,
-                measured.total("ideal"),
-                measured.total("computed"),
-                measured.total("evicted"),
-                measured.total("not_yet"),
-                share(measured.total("cached"), measured.prompt_tokens),
-                share(measured.total("ideal"), measured.prompt_tokens),
-                failed or "whole",
+                measured.name, len(measured.fates), prompt, cached, measured.counted_hits, ideal, *fates, rate,
+                share(ideal, prompt), measured.state,
             )
-        )
+        )  # fmt: skip
     columns = (
-        "workload", "requests", "prompt (tokens)", "hits, answers (tokens)", "hits, counters (tokens)", "ideal (tokens)",
-        "computed (tokens)", "evicted, then missed (tokens)", "not yet there (tokens)", "hit rate (%)",
-        "ideal hit rate (%)", "state",
+        "workload", "requests", "prompt (tokens)", "hits, answers (tokens)", "hits, counters (tokens)",
+        "ideal (tokens)", "computed (tokens)", "evicted, then missed (tokens)", "not yet there (tokens)",
+        "hit rate (%)", "ideal hit rate (%)", "state",
     )  # fmt: skip
     return Table("tokens", "Prompt tokens by what became of them.", columns, tuple(rows), main=True)
 
@@ -105,7 +110,8 @@ def _tokens_table(workloads: list[MeasuredWorkload]) -> Table:
 def _ttft_table(workloads: list[MeasuredWorkload]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for measured in workloads:
-        for kind, warm in (("cold", False), ("warm", True)):
+        kinds = (("cold", False), ("warm", True)) if measured.tells else (("not told", False),)
+        for kind, warm in kinds:
             summary = summarise(measured.ttft_s(warm=warm))
             if summary is None:
                 rows.append((measured.name, kind, 0, None, None, None, None))

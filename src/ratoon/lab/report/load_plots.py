@@ -20,18 +20,28 @@ FATES = (
 
 
 def fates(workloads: Sequence[MeasuredWorkload]) -> Plot:
-    """Where the prompt tokens of each workload came from, and the ideal."""
+    """Draw where the prompt tokens of each workload came from, and the ideal."""
     with drawing.style():
         figure, (axes,) = drawing.panels(1, height=1.5 + 0.45 * len(workloads))
         for place, measured in enumerate(workloads):
             left = 0
             for name, _, colour, hatch in FATES:
                 width = measured.total(name)
-                axes.barh(place, width, 0.6, left=left, color=colour, hatch=hatch, edgecolor="white" if hatch != "//" else GREY)
+                axes.barh(
+                    place,
+                    width,
+                    0.6,
+                    left=left,
+                    color=colour,
+                    hatch=hatch,
+                    edgecolor="white" if hatch != "//" else GREY,
+                )
                 left += width
             axes.plot([measured.total("ideal")] * 2, [place - 0.42, place + 0.42], color="black", lw=2.2)
         for _, label, colour, hatch in FATES:
-            axes.barh(0, 0, color=colour, hatch=hatch, edgecolor="white" if hatch != "//" else GREY, label=label)
+            axes.barh(
+                0, 0, color=colour, hatch=hatch, edgecolor="white" if hatch != "//" else GREY, label=label
+            )
         axes.plot([], [], color="black", lw=2.2, label="ideal hit")
         axes.set_yticks(range(len(workloads)), [measured.name for measured in workloads])
         axes.set_ylim(len(workloads) - 0.5, -0.5)
@@ -39,11 +49,13 @@ def fates(workloads: Sequence[MeasuredWorkload]) -> Plot:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.grid(visible=False, axis="y")
         axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=5, fontsize=8.5, columnspacing=1.2)
-        return Plot(drawing.svg(figure, "fates"), "The black line marks what an infinite cache would have hit.")
+        return Plot(
+            drawing.svg(figure, "fates"), "The black line marks what an infinite cache would have hit."
+        )
 
 
 def ttft(workloads: Sequence[MeasuredWorkload]) -> Plot:
-    """The distribution of TTFT, cold and warm, of each workload."""
+    """Draw the distribution of TTFT, cold and warm, of each workload."""
     with drawing.style():
         columns = min(3, len(workloads))
         rows = -(-len(workloads) // columns)
@@ -65,11 +77,14 @@ def ttft(workloads: Sequence[MeasuredWorkload]) -> Plot:
             axes.set_visible(False)
         for axes in grid[::columns]:
             axes.set_ylabel("requests (%)")
-        return Plot(drawing.svg(figure, "load-ttft"), "Share of requests whose first token came within a time. The time axis is logarithmic.")
+        return Plot(
+            drawing.svg(figure, "load-ttft"),
+            "Share of requests whose first token came within a time. The time axis is logarithmic.",
+        )
 
 
 def timeline(measured: MeasuredWorkload) -> Plot:
-    """Prompt tokens, ideal and measured hits as they add up, and TTFT, over the time of sending."""
+    """Draw prompt tokens, ideal and measured hits as they add up, and TTFT, over the time of sending."""
     with drawing.style():
         figure, (tokens, latency) = drawing.panels(2)
         start = measured.fates[0].sample.answer.sent_at_s
@@ -79,7 +94,9 @@ def timeline(measured: MeasuredWorkload) -> Plot:
             ([fate.ideal for fate in measured.fates], GREEN, "--", "ideal hits"),
             ([fate.cached for fate in measured.fates], BLUE, "-", "measured hits"),
         ):
-            tokens.step(times, list(accumulate(values)), style, where="post", color=colour, lw=1.8, label=label)
+            tokens.step(
+                times, list(accumulate(values)), style, where="post", color=colour, lw=1.8, label=label
+            )
         tokens.set_title("Tokens, added up")
         tokens.set_ylabel("tokens")
         tokens.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -94,8 +111,11 @@ def timeline(measured: MeasuredWorkload) -> Plot:
                 latency.plot(*zip(*points, strict=True), marker, color=colour, ms=4, alpha=0.7, label=label)
         latency.set_title("TTFT")
         latency.set_ylabel("TTFT (s)")
-        latency.set_ylim(bottom=0)
-        latency.legend(loc="upper left")
+        latency.set_ylim(0, 1.2 * latency.get_ylim()[1])
+        latency.legend(loc="upper right", ncols=2)
         for axes in (tokens, latency):
             axes.set_xlabel("sent after (s)")
-        return Plot(drawing.svg(figure, "timeline"), "Left: sums over all requests sent so far. Right: one mark per request.")
+        return Plot(
+            drawing.svg(figure, "timeline"),
+            "Left: sums over all requests sent so far. Right: one mark per request.",
+        )

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ratoon.lab.report.samples import Sample, good_samples
+from ratoon.lab.prefix_model import WholePrompt
+from ratoon.lab.report.samples import good_samples
 from ratoon.lab.report.token_fates import TokenFate, token_fates
 from ratoon.lab.run_store import Row, RunStore
 
@@ -15,6 +16,8 @@ class MeasuredWorkload:
     fates: list[TokenFate]
     end: Row | None
     """The row that closes it, None where it was interrupted."""
+    num_failed: int
+    """Requests that failed."""
 
     def total(self, name: str) -> int:
         """Return the sum of a fate's field over all requests."""
@@ -25,6 +28,23 @@ class MeasuredWorkload:
         """All prompt tokens."""
         return sum(fate.sample.answer.prompt_tokens for fate in self.fates)
 
+    @property
+    def tells(self) -> bool:
+        """Whether the server tells each answer's cached tokens; without that, only the ideal is known."""
+        return all(fate.sample.answer.cached_tokens is not None for fate in self.fates)
+
+    @property
+    def counted_hits(self) -> int | None:
+        """Return the hits by the server's counters."""
+        return self.end["counted"]["hits"] if self.end and self.end["counted"] else None
+
+    @property
+    def state(self) -> str:
+        """Return whether all of it was measured."""
+        if self.num_failed:
+            return f"{self.num_failed} failed"
+        return "whole" if self.end else "interrupted"
+
     def ttft_s(self, *, warm: bool) -> list[float]:
         """Return the TTFT of all warm, or all cold, requests."""
         return [fate.sample.answer.ttft_s for fate in self.fates if fate.warm == warm]
@@ -33,19 +53,15 @@ class MeasuredWorkload:
 def measured_workloads(run: RunStore) -> list[MeasuredWorkload]:
     """Return what was measured of each workload, in its last attempt."""
     names = dict.fromkeys(row["cell"]["workload"] for row in run.rows)
-    server = run.manifest["server"]
     found = []
     for name in names:
         rows = [row for row in run.rows if row["cell"]["workload"] == name]
         last = max(row["attempt"] for row in rows)
-        rows = [row for row in rows if row["attempt"] == last and row["error"] is None]
-        end = next((row for row in rows if row["role"] == "end"), None)
+        rows = [row for row in rows if row["attempt"] == last]
+        end = next((row for row in rows if row["role"] == "end" and row["error"] is None), None)
         samples = good_samples(row for row in rows if row["role"] == "request")
-        block_size = end["block_size"] if end else int(server["block size"])
-        whole_prompt = end["whole_prompt"] if end else "last token"
-        found.append(MeasuredWorkload(name, token_fates(samples, block_size, whole_prompt) if _told(samples) else [], end))
+        block_size = end["block_size"] if end else int(run.manifest["server"]["block size"])
+        whole_prompt: WholePrompt = end["whole_prompt"] if end else "last token"
+        fates = token_fates(samples, block_size, whole_prompt)
+        found.append(MeasuredWorkload(name, fates, end, sum(row["error"] is not None for row in rows)))
     return found
-
-
-def _told(samples: list[Sample]) -> bool:
-    return all(sample.answer.cached_tokens is not None for sample in samples)

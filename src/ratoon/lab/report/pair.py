@@ -1,4 +1,6 @@
-"""The report of `Pair`: is there a hit, and is the gain resolved by the sample?"""
+"""The report of `Pair`: is there a hit, and is the gain is resolved by the sample."""
+
+from collections.abc import Callable
 
 from ratoon.lab.report import drawing
 from ratoon.lab.report.drawing import BLUE, GREY
@@ -7,7 +9,13 @@ from ratoon.lab.report.samples import Sample, failures, good_samples, spread
 from ratoon.lab.run_store import RunStore
 from ratoon.lab.statistics import median, paired_difference, paired_ratio
 
-CLOCKS = {"TTFT": lambda sample: sample.answer.ttft_s, "E2E": lambda sample: sample.answer.end_s}
+CLOCKS: dict[str, Callable[[Sample], float]] = {
+    "TTFT": lambda sample: sample.answer.ttft_s,
+    "E2E": lambda sample: sample.answer.end_s,
+}
+
+
+CLOCK_TITLES = tuple(f"{name} (s)" for name in CLOCKS)
 
 
 def report(run: RunStore) -> Report:
@@ -22,7 +30,8 @@ def report(run: RunStore) -> Report:
     failed = failures(run.rows, lambda cell: f"{cell['request']} request")
     settings = run.manifest["settings"]
     question = (
-        f"Two requests share a prefix of {settings['prefix_len']:,} tokens and differ in the question that follows. "
+        f"Two requests share a prefix of {settings['prefix_len']:,} tokens and differ in the question that "
+        "follows. "
         "What does the second one find in the cache, and is it faster for it?"
     )
     if not pairs:
@@ -32,15 +41,21 @@ def report(run: RunStore) -> Report:
         question,
         (_hit_finding(pairs), *(_gain_finding(name, pairs) for name in CLOCKS)),
         (
-            Section("Requests", "Medians over the repetitions, with 95 % intervals.", (_plot(pairs),), (_table(pairs),)),
+            Section(
+                "Requests",
+                "Medians over the repetitions, with 95 % intervals.",
+                (_plot(pairs),),
+                (_table(pairs),),
+            ),
             Section("Samples", "Every repetition has a prefix of its own.", (), (_samples_table(pairs),)),
         ),
         failed,
         (
             "An interval is the exact one of a median, from order statistics; it takes 6 repetitions. "
             "Differences and ratios are taken within each pair.",
-            "The second request always comes second, so what coming second does by itself is not told apart here; "
-            "`ratoon lab sweep` randomises the order.",
+            "The second request always comes second, so what coming second does by itself is not told "
+            "apart here; "
+            "ratoon lab sweep randomises the order.",
         ),
     )
 
@@ -56,12 +71,14 @@ def _hit_finding(pairs: Pairs) -> str:
     if any(not sample.as_expected for sample in (*firsts, *seconds)):
         return (
             "The hits are not those worked out from the token ids: the second request found "
-            f"{spread(hits)} of an expected {spread([sample['expected_tokens'] for sample in seconds])} tokens, "
+            f"{spread(hits)} of an expected {spread([sample['expected_tokens'] for sample in seconds])} "
+            "tokens, "
             f"the first {spread([sample.hit_tokens or 0 for sample in firsts])} of 0."
         )
     prompt = seconds[0].answer.prompt_tokens
     return (
-        f"The hit is certain: in {_each(len(pairs))} the second request found {hits[0]:,} of its {prompt:,} prompt tokens "
+        f"The hit is certain: in {_each(len(pairs))} the second request found {hits[0]:,} of its {prompt:,} "
+        "prompt tokens "
         f"in the cache ({100 * hits[0] / prompt:.1f} %), exactly those worked out from the token ids; "
         "the first found none."
     )
@@ -98,10 +115,12 @@ def _table(pairs: Pairs) -> Table:
         prompts = [sample.answer.prompt_tokens for sample in side]
         rows.append((name, len(side), spread(prompts), spread(queries), spread(hits), rate, *clocks))
     values = [[[clock(sample) for sample in side] for side in sides] for clock in CLOCKS.values()]
-    rows.append(("second − first", len(pairs), "", "", "", None, *(paired_difference(*sides) for sides in values)))
+    rows.append(
+        ("second less first", len(pairs), "", "", "", None, *(paired_difference(*sides) for sides in values))
+    )
     rows.append(("second / first", len(pairs), "", "", "", None, *(paired_ratio(*sides) for sides in values)))
     columns = (
-        "request", "n", "prompt (tokens)", "queries (tokens)", "hits (tokens)", "hit rate (%)", "TTFT (s)", "E2E (s)"
+        "request", "n", "prompt (tokens)", "queries (tokens)", "hits (tokens)", "hit rate (%)", *CLOCK_TITLES
     )  # fmt: skip
     return Table("pair", "Counter differences and times of both requests.", columns, tuple(rows), main=True)
 
@@ -119,7 +138,15 @@ def _samples_table(pairs: Pairs) -> Table:
         for pair in pairs
         for sample in pair
     )
-    columns = ("repetition", "request", "prompt (tokens)", "queries (tokens)", "hits (tokens)", "TTFT (s)", "E2E (s)")
+    columns = (
+        "repetition",
+        "request",
+        "prompt (tokens)",
+        "queries (tokens)",
+        "hits (tokens)",
+        "TTFT (s)",
+        "E2E (s)",
+    )
     return Table("samples", "Raw samples.", columns, rows)
 
 
@@ -140,7 +167,9 @@ def _plot(pairs: Pairs) -> Plot:
         tokens.legend(loc="upper center", ncols=2, fontsize=8, columnspacing=1)
         for axes, (name, clock) in zip(clocks, CLOCKS.items(), strict=True):
             for pair in pairs:
-                axes.plot([0, 1], [clock(sample) for sample in pair], "-o", color=GREY, alpha=0.5, ms=4, lw=0.9)
+                axes.plot(
+                    [0, 1], [clock(sample) for sample in pair], "-o", color=GREY, alpha=0.5, ms=4, lw=0.9
+                )
             middles = [median([clock(sample) for sample in side]).value for side in zip(*pairs, strict=True)]
             axes.plot([0, 1], middles, "s", color=BLUE, ms=8, label="median", zorder=3)
             axes.set_title(name)
@@ -152,5 +181,6 @@ def _plot(pairs: Pairs) -> Plot:
             axes.set_xlim(-0.5, 1.5)
         return Plot(
             drawing.svg(figure, "pair"),
-            "Left: where the prompt's tokens came from. Middle and right: one grey line per repetition, medians as squares.",
+            "Left: where the prompt's tokens came from. Middle and right: one grey line per repetition, "
+            "medians as squares.",
         )

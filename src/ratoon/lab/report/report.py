@@ -1,7 +1,7 @@
 """`Report`: what there is to show, before it becomes a page, a file or lines in a terminal.
 
-Table cells hold raw values; how they are written is decided once, in `write_value` for people and in `columns` and
-`plain_row` for CSV and JSON.
+Table cells hold raw values; how they are written is decided once, in `write_value` for people and in
+`columns` and `plain_row` for CSV and JSON.
 """
 
 import math
@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 
 from ratoon.lab.statistics import Estimate
 
+DASH = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
+
 Value = str | int | float | Estimate | None
 """A table cell. None: it cannot be told, for want of samples or because the server does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Named columns with their units in the title, and rows of raw values. `main` ones go to the terminal too."""
+    """Named columns with their units in the title, and rows of raw values.
+
+    `main` ones go to the terminal too.
+    """
 
     name: str
     caption: str
@@ -89,7 +95,7 @@ class Report:
 def write_value(value: Value) -> str:
     """Return a cell as people read it: three significant digits, an estimate with its interval."""
     if value is None:
-        return "–"
+        return DASH
     if isinstance(value, Estimate):
         middle = write_number(value.value)
         if value.low is None or value.high is None:
@@ -105,7 +111,7 @@ def write_number(value: float) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{digits}f}".replace("-", "−")
+    return f"{value:,.{digits}f}".replace("-", MINUS)
 
 
 def write_estimate(estimate: Estimate, unit: str, scale: float = 1.0) -> str:

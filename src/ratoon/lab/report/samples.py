@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ratoon.lab.answer import Answer
-from ratoon.lab.report.report import join_reasons
+from ratoon.lab.report.report import DASH, join_reasons
 from ratoon.lab.run_store import Row
 
 
@@ -32,7 +32,7 @@ class Sample:
 
     @property
     def contradicts_itself(self) -> bool:
-        """Whether counters and answer disagree about the hit: something else used the server, or one of them is wrong."""
+        """Whether counters and answer disagree: somebody else used the server, or one is wrong."""
         counted, told = self.row.get("counted"), self.answer.cached_tokens
         return counted is not None and told is not None and counted["hits"] != told
 
@@ -49,7 +49,9 @@ def good_samples(rows: Iterable[Row]) -> list[Sample]:
 
 def failures(rows: Iterable[Row], name: Callable[[dict[str, Any]], str]) -> tuple[str, ...]:
     """Return a line per cell and reason for everything that failed, mended later or not."""
-    return join_reasons([f"{name(row['cell'])}: {row['error']}" for row in rows if row.get("error") is not None])
+    return join_reasons(
+        [f"{name(row['cell'])}: {row['error']}" for row in rows if row.get("error") is not None]
+    )
 
 
 def numbers(samples: Iterable[Sample], value: Callable[[Answer], float | None]) -> list[float]:
@@ -63,8 +65,8 @@ def all_gaps_ms(samples: Iterable[Sample]) -> list[float]:
 
 
 def spread(values: Sequence[int]) -> str:
-    """Return whole numbers as one text: `1,712`, or `0 to 1,712` where they differ; a dash where there are none."""
+    """Return whole numbers as one text: `1,712`, or `0 to 1,712` where they differ."""
     if not values:
-        return "–"
+        return DASH
     low, high = min(values), max(values)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -6,17 +6,30 @@ from typing import Any
 from ratoon.lab.report import sweep_plots
 from ratoon.lab.report.report import Report, Section, Table, Value, write_estimate, write_number
 from ratoon.lab.report.samples import Sample, all_gaps_ms, failures, numbers, spread
-from ratoon.lab.report.sweep_cells import Cells, median_gap_s, pairs, ratio, read_cells
+from ratoon.lab.report.sweep_cells import (
+    Cells,
+    e2e_s,
+    median_gap_s,
+    medians,
+    pairs,
+    ratio,
+    read_cells,
+    ttft_s,
+)
 from ratoon.lab.run_store import RunStore
-from ratoon.lab.statistics import Summary, median, summarise
+from ratoon.lab.statistics import Summary, summarise
 
 STATISTICS = (
     "Medians carry their exact 95 % interval from order statistics, which takes 6 samples. "
-    "P95 is given from 20 samples on, P99 from 100: with fewer they would be the largest value under another name. n says how many there were.",
-    "Caching on and off are compared in pairs: the same prompt in the same round, on two servers started for it. "
+    "P95 is given from 20 samples on, P99 from 100: with fewer they would be the largest value under "
+    "another name. n says how many there were.",
+    "Caching on and off are compared in pairs: the same prompt in the same round, on two servers started "
+    "for it. "
     "A round visits all groups in random order, so that a change of the machine's speed meets all alike.",
-    "ITL samples are all gaps of all answers in a cell; gaps of one answer are not independent of each other.",
-    "Each visit starts a server, warms it up on an unrelated prompt and has the prefix computed once, unmeasured. "
+    "ITL samples are all gaps of all answers in a cell; gaps of one answer are not independent of each "
+    "other.",
+    "Each visit starts a server, warms it up on an unrelated prompt and has the prefix computed once, "
+    "unmeasured. "
     "“Others” means: other prefixes filled the pool between that and the measured request.",
 )
 
@@ -27,8 +40,13 @@ def report(run: RunStore) -> Report:
     failed = failures(run.rows, _cell_name)
     question = "How do prefix length, output length, caching and interference act on each latency?"
     if not any(cells.values()):
-        return Report("Sweep", question, ("No cell was measured.",), (_cells_section(run, cells),), failed, STATISTICS)
-    prefix_lens, output_lens = run.manifest["settings"]["prefix_lens"], run.manifest["settings"]["output_lens"]
+        return Report(
+            "Sweep", question, ("No cell was measured.",), (_cells_section(run, cells),), failed, STATISTICS
+        )
+    prefix_lens, output_lens = (
+        run.manifest["settings"]["prefix_lens"],
+        run.manifest["settings"]["output_lens"],
+    )
     findings = [
         *_rounds_finding(run, cells),
         *(_ttft_finding(cells, prefix_len) for prefix_len in prefix_lens),
@@ -50,7 +68,11 @@ def report(run: RunStore) -> Report:
             (sweep_plots.e2e(cells, prefix_lens, output_lens),),
             (_e2e_table(cells),),
         ),
-        Section("Between tokens", "Once the first token is there, a hit has done its work.", (sweep_plots.itl(cells, prefix_lens),)),
+        Section(
+            "Between tokens",
+            "Once the first token is there, a hit has done its work.",
+            (sweep_plots.itl(cells, prefix_lens),),
+        ),
         _cells_section(run, cells),
     )
     return Report("Sweep", question, tuple(findings), sections, failed, STATISTICS)
@@ -62,26 +84,27 @@ def _rounds_finding(run: RunStore, cells: Cells) -> list[str]:
     if min(counts) == asked:
         return []
     return [
-        f"{min(counts)} to {max(counts)} of {asked} rounds were measured: the time set for the run was over, it was interrupted, "
-        "or cells failed. `--resume` goes on."
+        f"{min(counts)} to {max(counts)} of {asked} rounds were measured: the time set for the run was "
+        "over, it was interrupted, "
+        "or cells failed. --resume goes on."
     ]
 
 
 def _ttft_finding(cells: Cells, prefix_len: int) -> str:
-    found = pairs(cells, lambda cell: cell[0] == prefix_len and cell[2] == "none")
-    change = ratio(found, lambda answer: answer.ttft_s)
+    found = pairs(cells, prefix_len=prefix_len, interference="none")
+    change = ratio(found, ttft_s)
     if change is None:
         return f"Prefix of {prefix_len:,} tokens: TTFT was not measured with caching both off and on."
-    off, on = (median([pair[side].answer.ttft_s for pair in found]).value for side in (0, 1))
+    off, on = (estimate.value if estimate else 0.0 for estimate in medians(found, ttft_s))
     verdict = "" if change.excludes(1) else " This is not resolved by the sample."
     return (
-        f"Prefix of {prefix_len:,} tokens: a hit takes TTFT from {write_number(off * 1e3)} ms to {write_number(on * 1e3)} ms, "
-        f"to {write_estimate(change, '%', 100)} of it.{verdict}"
+        f"Prefix of {prefix_len:,} tokens: a hit takes TTFT from {write_number(off * 1e3)} ms to "
+        f"{write_number(on * 1e3)} ms, to {write_estimate(change, '%', 100)}.{verdict}"
     )
 
 
 def _itl_finding(cells: Cells) -> list[str]:
-    found = pairs(cells, lambda cell: cell[3] > 1 and cell[2] == "none")
+    found = [pair for pair in pairs(cells, interference="none") if pair[0].answer.itl_s]
     change = ratio(found, median_gap_s)
     if change is None:
         return []
@@ -90,32 +113,38 @@ def _itl_finding(cells: Cells) -> list[str]:
 
 
 def _dilution_finding(cells: Cells, prefix_len: int, output_lens: Sequence[int]) -> list[str]:
-    parts = []
-    for output_len in output_lens:
-        change = ratio(
-            pairs(cells, lambda cell: cell[0] == prefix_len and cell[2] == "none" and cell[3] == output_len),
-            lambda answer: answer.end_s,
-        )
-        if change is not None:
-            parts.append(f"{write_number(100 * (1 - change.value))} % with {output_len:,} output tokens")
-    return [f"Output dilutes: at a prefix of {prefix_len:,} tokens a hit saves, of E2E, {', '.join(parts)}."] if parts else []
+    changes = [
+        ratio(pairs(cells, prefix_len=prefix_len, interference="none", output_len=output_len), e2e_s)
+        for output_len in output_lens
+    ]
+    saved = [f"{write_number(100 - 100 * change.value)} %" for change in changes if change is not None]
+    if len(saved) < len(changes):
+        return []
+    lengths = ", ".join(f"{output_len:,}" for output_len in output_lens)
+    return [
+        f"Output dilutes: with a prefix of {prefix_len:,} tokens and {lengths} output tokens a hit saves "
+        f"{', '.join(saved)} of E2E."
+    ]
 
 
 def _eviction_finding(cells: Cells) -> list[str]:
-    evicted = [sample for cell, samples in cells.items() if cell[1:3] == ("on", "others") for sample in samples]
+    evicted = [
+        sample for cell, samples in cells.items() if cell[1:3] == ("on", "others") for sample in samples
+    ]
     hits = [sample.hit_tokens for sample in evicted]
-    change = ratio(pairs(cells, lambda cell: cell[2] == "others"), lambda answer: answer.ttft_s)
+    change = ratio(pairs(cells, interference="others"), ttft_s)
     if not evicted or None in hits or change is None:
         return []
     missed = sum(hit == 0 for hit in hits)
     return [
-        f"Eviction takes it all back: after other prefixes filled the pool, {missed} of {len(hits)} requests found nothing, "
+        f"Eviction takes it all back: after other prefixes filled the pool, {missed} of {len(hits)} "
+        "requests found nothing, "
         f"and their TTFT is {write_estimate(change, '%', 100)} of that with caching off."
     ]
 
 
 def _equality_finding(cells: Cells) -> list[str]:
-    found = pairs(cells, lambda cell: True)
+    found = pairs(cells)
     equal = sum(off.answer.text_digest == on.answer.text_digest for off, on in found)
     samples = [sample for group in cells.values() for sample in group if sample.hit_tokens is not None]
     expected = sum(sample.as_expected for sample in samples)
@@ -129,24 +158,22 @@ def _ttft_table(cells: Cells, prefix_lens: Sequence[int]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for prefix_len in prefix_lens:
         for interference in ("none", "others"):
-            found = pairs(cells, lambda cell: (cell[0], cell[2]) == (prefix_len, interference))
-            sides = [median([pair[side].answer.ttft_s for pair in found]) if found else None for side in (0, 1)]
-            change = ratio(found, lambda answer: answer.ttft_s)
-            rows.append((prefix_len, interference, len(found), *sides, change))
+            found = pairs(cells, prefix_len=prefix_len, interference=interference)
+            rows.append((prefix_len, interference, len(found), *medians(found, ttft_s), ratio(found, ttft_s)))
     columns = ("prefix (tokens)", "interference", "pairs", "TTFT off (s)", "TTFT on (s)", "on / off")
-    return Table("ttft", "TTFT with caching off and on, over all output lengths.", columns, tuple(rows), main=True)
+    return Table("ttft", "TTFT with caching off and on, over all output lengths.", columns, tuple(rows), True)
 
 
 def _e2e_table(cells: Cells) -> Table:
     rows: list[tuple[Value, ...]] = []
-    for prefix_len, caching, interference, output_len in cells:
-        if (caching, interference) == ("off", "none"):
-            cell = (prefix_len, caching, interference, output_len)
-            found = pairs(cells, lambda other, cell=cell: other == cell)  # type: ignore[misc]
-            sides = [median([pair[side].answer.end_s for pair in found]) if found else None for side in (0, 1)]
-            rows.append((prefix_len, output_len, len(found), *sides, ratio(found, lambda answer: answer.end_s)))
+    for cell in cells:
+        if (cell.caching, cell.interference) == ("off", "none"):
+            found = pairs(cells, prefix_len=cell.prefix_len, interference="none", output_len=cell.output_len)
+            rows.append(
+                (cell.prefix_len, cell.output_len, len(found), *medians(found, e2e_s), ratio(found, e2e_s))
+            )
     columns = ("prefix (tokens)", "output (tokens)", "pairs", "E2E off (s)", "E2E on (s)", "on / off")
-    return Table("e2e", "E2E with caching off and on, no interference.", columns, tuple(rows), main=True)
+    return Table("e2e", "E2E with caching off and on, no interference.", columns, tuple(rows), True)
 
 
 def _cells_section(run: RunStore, cells: Cells) -> Section:
@@ -157,13 +184,31 @@ def _cells_section(run: RunStore, cells: Cells) -> Section:
     for name, unit, values in (
         ("TTFT", "s", lambda samples: numbers(samples, lambda answer: answer.ttft_s)),
         ("E2E", "s", lambda samples: numbers(samples, lambda answer: answer.end_s)),
-        ("TPOT", "ms", lambda samples: [1e3 * tpot for tpot in numbers(samples, lambda answer: answer.tpot_s)]),
+        (
+            "TPOT",
+            "ms",
+            lambda samples: [1e3 * tpot for tpot in numbers(samples, lambda answer: answer.tpot_s)],
+        ),
         ("ITL", "ms", all_gaps_ms),
     ):
-        columns = (*factors, "values", f"median ({unit})", f"P95 ({unit})", f"P99 ({unit})", f"largest ({unit})")
+        columns = (
+            *factors,
+            "values",
+            f"median ({unit})",
+            f"P95 ({unit})",
+            f"P99 ({unit})",
+            f"largest ({unit})",
+        )
         rows = tuple((*starts[cell], *_tail(summarise(values(samples)))) for cell, samples in cells.items())
         tables.append(Table(f"cells-{name.lower()}", f"{name} of every cell.", columns, rows))
-    columns = (*factors, "queries (tokens)", "hits (tokens)", "expected (tokens)", "input (tokens/s)", "output (tokens/s)")
+    columns = (
+        *factors,
+        "queries (tokens)",
+        "hits (tokens)",
+        "expected (tokens)",
+        "input (tokens/s)",
+        "output (tokens/s)",
+    )
     rows = tuple((*starts[cell], *_counts(samples)) for cell, samples in cells.items())
     tables.append(Table("cells-tokens", "Prefix counters and throughput of every cell.", columns, rows))
     return Section("Every cell", "Cells that failed are listed with how often.", (), tuple(tables))

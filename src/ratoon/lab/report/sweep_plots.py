@@ -7,9 +7,9 @@ from matplotlib.patches import Patch
 
 from ratoon.lab.report import drawing
 from ratoon.lab.report.drawing import BLUE, GREY, ORANGE
-from ratoon.lab.report.report import Plot, write_number
+from ratoon.lab.report.report import MINUS, Plot, write_number
 from ratoon.lab.report.samples import Sample
-from ratoon.lab.report.sweep_cells import Cells, median_gap_s, pairs
+from ratoon.lab.report.sweep_cells import Cell, Cells, e2e_s, median_gap_s, pairs, ratio
 from ratoon.lab.statistics import median
 
 SERIES = (("off", GREY, "o", "caching off"), ("on", BLUE, "s", "caching on"))
@@ -17,7 +17,7 @@ INTERFERENCE = (("none", "Prefix still cached"), ("others", "Other prefixes in b
 
 
 def ttft(cells: Cells, prefix_lens: Sequence[int]) -> Plot:
-    """TTFT over prefix length, off and on, without and with interference."""
+    """Draw TTFT over prefix length, off and on, without and with interference."""
     with drawing.style():
         figure, grid = drawing.panels(2, share_y=True)
         for axes, (interference, title) in zip(grid, INTERFERENCE, strict=True):
@@ -44,27 +44,29 @@ def ttft(cells: Cells, prefix_lens: Sequence[int]) -> Plot:
         grid[0].legend(loc="upper left")
         return Plot(
             drawing.svg(figure, "sweep-ttft"),
-            "Large marks: medians over all output lengths; small marks: single requests. Both axes are logarithmic.",
+            "Large marks: medians over all output lengths; small marks: single requests. Both axes are "
+            "logarithmic.",
         )
 
 
 def e2e(cells: Cells, prefix_lens: Sequence[int], output_lens: Sequence[int]) -> Plot:
-    """E2E by output length as TTFT plus the rest, off beside on, and what the hit saves."""
+    """Draw E2E by output length as TTFT plus the rest, off beside on, and what the hit saves."""
     with drawing.style():
         figure, grid = drawing.panels(len(prefix_lens), share_y=True, height=3.5)
         for axes, prefix_len in zip(grid, prefix_lens, strict=True):
             tallest = 0.0
             for place, output_len in enumerate(output_lens):
                 tops = [
-                    _stack(axes, place + shift, cells.get((prefix_len, caching, "none", output_len), []), colour)
+                    _stack(axes, place + shift, cells[Cell(prefix_len, caching, "none", output_len)], colour)
                     for shift, (caching, colour, _, _) in zip((-0.2, 0.2), SERIES, strict=True)
                 ]
-                cell = (prefix_len, "off", "none", output_len)
-                found = pairs(cells, lambda other, cell=cell: other == cell)  # type: ignore[misc]
-                if found:
-                    saved = 1 - median([on.answer.end_s / off.answer.end_s for off, on in found]).value
+                change = ratio(
+                    pairs(cells, prefix_len=prefix_len, interference="none", output_len=output_len), e2e_s
+                )
+                if change is not None:
+                    saved = 1 - change.value
                     axes.annotate(
-                        f"−{100 * saved:.0f} %" if saved > 0 else f"+{-100 * saved:.0f} %",
+                        f"{MINUS}{100 * saved:.0f} %" if saved > 0 else f"+{-100 * saved:.0f} %",
                         (place, max(tops)), (0, 4), textcoords="offset points", ha="center", fontsize=9,
                     )  # fmt: skip
                 tallest = max(tallest, *tops)
@@ -86,12 +88,13 @@ def e2e(cells: Cells, prefix_lens: Sequence[int], output_lens: Sequence[int]) ->
         )
         return Plot(
             drawing.svg(figure, "sweep-e2e"),
-            "Bars: medians of TTFT (hatched) and of the time after it. Above each pair: what the hit saves of E2E.",
+            "Bars: medians of TTFT (hatched) and of the time after it. Above each pair: what the hit saves "
+            "of E2E.",
         )
 
 
 def itl(cells: Cells, prefix_lens: Sequence[int]) -> Plot:
-    """The median gap of every answer, per prefix length and condition."""
+    """Draw the median gap of every answer, per prefix length and condition."""
     conditions = (
         ("off", "none", GREY, "o", "off"),
         ("on", "none", BLUE, "s", "on"),
@@ -122,7 +125,8 @@ def itl(cells: Cells, prefix_lens: Sequence[int]) -> Plot:
         grid[0].set_ylim(0, 1.15 * max(1e-9, grid[0].get_ylim()[1]))
         grid[0].set_ylabel("median ITL of an answer (ms)")
         return Plot(
-            drawing.svg(figure, "sweep-itl"), "One mark per answer of more than one token; lines: medians, written beside."
+            drawing.svg(figure, "sweep-itl"),
+            "One mark per answer of more than one token; lines: medians, written beside.",
         )
 
 

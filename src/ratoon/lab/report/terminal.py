@@ -25,7 +25,12 @@ def table_lines(table: Table) -> list[str]:
     if max(len(row[-1]) for row in grid) > WIDTH // 2:
         grid = [row[:-1] for row in grid]
     widths = [max(len(row[index]) for row in grid) for index in range(len(grid[0]))]
-    lines = ["  ".join(_pad(cell, width, index) for index, (cell, width) in enumerate(zip(row, widths, strict=True))) for row in grid]
+    lines = [
+        "  ".join(
+            _pad(cell, width, index) for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in grid
+    ]
     return [lines[0].rstrip(), "-" * len(lines[0]), *(line.rstrip() for line in lines[1:])]
 
 

@@ -1,8 +1,8 @@
 """What became of every prompt token of a workload, worked out from token ids and the client's clock.
 
-An infinite cache would hit what any earlier request had in front; that is the ideal. A measured hit below it has one of
-two reasons. Where the earlier request had already finished when this one was sent, its tokens had been computed and
-are gone: evicted, then missed. Where it was still running, they were not there yet.
+An infinite cache would hit what any earlier request had in front; that is the ideal. A measured hit below it
+has one of two reasons. Where the earlier request had already finished when this one was sent, its tokens had
+been computed and are gone: evicted, then missed. Where it was still running, they were not there yet.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,11 @@ class TokenFate:
     evicted: int
     """Computed by finished requests, and not found."""
     not_yet: int
-    """Known only from requests still running, and not found."""
+    """Known only from requests still running, and not found.
+
+    Below zero where a request overtook another and found what the order of sending did not promise; the sum
+    over all requests is right either way.
+    """
 
     @property
     def computed(self) -> int:
@@ -37,8 +41,8 @@ class TokenFate:
 
     @property
     def warm(self) -> bool:
-        """Whether at least one block was found."""
-        return self.cached > 0
+        """Whether at least half of the prompt was found."""
+        return 2 * self.cached >= self.sample.answer.prompt_tokens
 
 
 def token_fates(samples: Sequence[Sample], block_size: int, whole_prompt: WholePrompt) -> list[TokenFate]:
@@ -55,15 +59,8 @@ def token_fates(samples: Sequence[Sample], block_size: int, whole_prompt: WholeP
         prompt = sample["prompt"]
         ideal, available = known.predict(prompt), finished.predict(prompt)
         cached = sample.answer.cached_tokens or 0
-        fates.append(
-            TokenFate(
-                sample,
-                ideal,
-                cached,
-                evicted=max(0, available - cached),
-                not_yet=max(0, ideal - max(available, cached)),
-            )
-        )
+        evicted = max(0, available - cached)
+        fates.append(TokenFate(sample, ideal, cached, evicted, not_yet=ideal - cached - evicted))
         known.add(prompt)
     return fates
 

@@ -1,0 +1,98 @@
+"""`ratoon chat MODEL`: a prompt loop that shows after each turn what the cache saved.
+
+Each turn sends the whole conversation again; what earlier turns computed is found in the cache. Ctrl-C stops an
+answer, a second one leaves, as do `/exit` and the end of the input. `/reset` begins a new conversation.
+"""
+
+import argparse
+import sys
+from contextlib import suppress
+
+from ratoon.cli.engine_options import add_engine_options, add_model_argument, engine_settings
+from ratoon.cli.sampling_options import add_sampling_options, sampling_params
+from ratoon.cli.summary import summary
+from ratoon.engine.llm import LLM
+from ratoon.errors import RequestError, TextError
+from ratoon.request.sampling_params import SamplingParams
+from ratoon.text.chat_template import Message
+from ratoon.text.utf8 import decode_utf8
+from ratoon.util.progress import TerminalProgress
+
+with suppress(ImportError):
+    import readline  # noqa: F401  # gives input() a history
+
+COMMANDS = "/reset begins a new conversation, /exit leaves."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare model and options."""
+    add_model_argument(parser)
+    add_sampling_options(parser, leave_out=("n", "logprobs", "prompt_logprobs"))
+    add_engine_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Talk until the input ends."""
+    params = sampling_params(arguments)
+    with TerminalProgress() as progress:
+        llm = LLM(arguments.model, progress=progress, **engine_settings(arguments))
+    with llm:
+        chat = Chat(llm, params)
+        say(COMMANDS)
+        while (line := read_line()) is not None and line != "/exit":
+            if line == "/reset":
+                chat.messages.clear()
+            elif line.startswith("/"):
+                say(COMMANDS)
+            elif line:
+                chat.turn(line)
+    return 0
+
+
+class Chat:
+    """A conversation and the engine that answers. Raises `ChatTemplateError` where the model has no template."""
+
+    def __init__(self, llm: LLM, params: SamplingParams) -> None:
+        self.messages: list[Message] = []
+        self._llm = llm
+        self._params = params
+        _ = llm.chat_template  # fail before the first question
+
+    def turn(self, question: str) -> None:
+        """Print the answer as it comes; what was said so far is kept when Ctrl-C stops it."""
+        asked: list[Message] = [*self.messages, {"role": "user", "content": question}]
+        answer = ""
+        try:
+            deltas = self._llm.stream_chat(asked, self._params)
+            for delta in deltas:
+                print(delta.text, end="", flush=True)
+                answer += delta.text
+        except RequestError as error:
+            say(f"{error.message} {COMMANDS}")
+            return
+        except KeyboardInterrupt:
+            print()
+            say("[stopped; Ctrl-C again leaves]")
+        else:
+            print()
+            assert delta.result is not None, "the last delta carries the result"
+            say(summary(delta.result))
+        self.messages = [*asked, {"role": "assistant", "content": answer}]
+
+
+def read_line() -> str | None:
+    """Return the next line without surrounding space, None at the end. Raises `TextError` if it is not UTF-8."""
+    if not sys.stdin.isatty():
+        data = sys.stdin.buffer.readline()
+        return decode_utf8(data, "Standard input").strip() if data else None
+    try:
+        return input("> ").strip()
+    except EOFError:
+        return None
+    except UnicodeDecodeError as error:
+        raise TextError("Standard input is not UTF-8.") from error
+
+
+def say(text: str) -> None:
+    """Print a line for the user that is not part of the answer."""
+    print(text, file=sys.stderr)

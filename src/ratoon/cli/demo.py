@@ -1,0 +1,178 @@
+"""`ratoon demo`: two questions about one document. The first pays for the prefill, the second skips it.
+
+It drives the engine's loop by hand, one step after the other, to show what the loop knows: block tables, counters and
+the bits of the logits. Exit status 1 if the cache found another number of tokens than the prompts have in common, or if the
+warm answer differs in any bit from a cold one.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from importlib.resources import files
+from itertools import takewhile
+
+import ratoon
+from ratoon.engine.build import LoadedModel, build_core, load_model
+from ratoon.engine.config import EngineConfig
+from ratoon.engine.core import EngineCore
+from ratoon.request.request import Request
+from ratoon.request.sampling_params import SamplingParams
+from ratoon.text.chat_prompt import encode_chat
+from ratoon.text.chat_template import load_chat_template
+from ratoon.util.progress import TerminalProgress
+
+MODEL = "smollm2"
+QUESTIONS = (
+    "What is a ratoon crop, and why does it start faster than a planted crop?",
+    "Who is the water master, and what did she do before?",
+)
+GREEDY = SamplingParams(max_tokens=48, temperature=0)
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request and all that was seen of it."""
+
+    prompt: list[int]
+    token_ids: list[int] = field(default_factory=list)
+    logits: list[bytes] = field(default_factory=list)
+    block_tables: tuple[tuple[int, ...], ...] = ()
+    cached_tokens: int = 0
+    ttft_s: float = 0.0
+
+    @property
+    def computed_tokens(self) -> int:
+        """Prompt tokens that were run through the model."""
+        return len(self.prompt) - self.cached_tokens
+
+
+class Demonstration:
+    """Asks on an engine of its own. Raises a `RatoonError` where a step fails."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        self.core: EngineCore = build_core(model, observe_logits=self._observe)
+        self._model = model
+        self._asked: list[Asked] = []
+
+    def ask(self, prompt: list[int]) -> Asked:
+        """Run one request from its arrival to its end."""
+        asked = Asked(prompt)
+        request = Request(len(self._asked), self._model.chain(prompt), GREEDY, seed=0)
+        self._asked.append(asked)
+        self.core.add(request)
+        while self.core.has_work:
+            for delta in self.core.step():
+                if delta.error is not None:
+                    raise delta.error
+                asked.token_ids += delta.token_ids
+                if delta.usage is not None and delta.timings is not None:
+                    asked.cached_tokens = delta.usage.cached_tokens
+                    asked.ttft_s = delta.timings.ttft_s or 0.0
+            asked.block_tables = request.block_tables or asked.block_tables
+        return asked
+
+    def counters(self) -> tuple[int, int]:
+        """Return how many tokens were looked up and found so far."""
+        stats = self.core.scheduler.cache.stats
+        return stats.num_query_tokens, stats.num_hit_tokens
+
+    def _observe(self, request_id: int, position: int, logits: bytes) -> None:
+        self._asked[request_id].logits.append(logits)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the form of the output."""
+    parser.add_argument("--json", action="store_true", help="print one object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask both questions, then the second one again with an empty cache."""
+    with TerminalProgress() as progress:
+        model = load_model(MODEL, EngineConfig(), progress)
+    prompts = make_prompts(model)
+    demonstration = Demonstration(model)
+    queries_before, hits_before = demonstration.counters()
+    first, second = (demonstration.ask(prompt) for prompt in prompts)
+    queries, hits = demonstration.counters()
+    demonstration.core.reset_cache()
+    cold = demonstration.ask(second.prompt)
+
+    bit_equal = second.token_ids == cold.token_ids and second.logits == cold.logits
+    expected = common_prefix(first.prompt, second.prompt) // model.config.block_size * model.config.block_size
+    if arguments.json:
+        report = {
+            "requests": [describe(asked, model) for asked in (first, second)],
+            "hit_rate": (hits - hits_before) / (queries - queries_before),
+            "bit_equal": bit_equal,
+            "versions": versions(model),
+        }
+        print(json.dumps(report))
+    else:
+        tell(model, first, second, expected, bit_equal)
+    return 0 if bit_equal and second.cached_tokens == expected else 1
+
+
+def make_prompts(model: LoadedModel) -> list[list[int]]:
+    """Return the prompts of the two questions: the same document before each."""
+    document = (files("ratoon.cli") / "demo_document.txt").read_text(encoding="utf-8")
+    template = load_chat_template(model.checkpoint, model.tokenizer)
+    return [
+        encode_chat(model.tokenizer, template, [{"role": "user", "content": f"{document}\n{question}"}])
+        for question in QUESTIONS
+    ]
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return how many tokens two prompts have in common from the start; found from the ids alone."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+
+
+def describe(asked: Asked, model: LoadedModel) -> dict[str, object]:
+    """Return one request for JSON."""
+    return {
+        "prompt_tokens": len(asked.prompt),
+        "cached_tokens": asked.cached_tokens,
+        "computed_tokens": asked.computed_tokens,
+        "ttft_s": asked.ttft_s,
+        "block_tables": asked.block_tables,
+        "text": model.tokenizer.decode(asked.token_ids),
+    }
+
+
+def versions(model: LoadedModel) -> dict[str, str]:
+    """Return what the figures depend on."""
+    libraries = {name: version(name) for name in ("numpy", "gguf", "tokenizers", "jinja2")}
+    return {
+        "ratoon": ratoon.__version__,
+        "python": platform.python_version(),
+        **libraries,
+        "ops": model.ops_name,
+        "weights_digest": model.checkpoint.digest.hex(),
+    }
+
+
+def tell(model: LoadedModel, first: Asked, second: Asked, expected: int, bit_equal: bool) -> None:
+    """Print the same for people."""
+    size = model.config.block_size
+    shared = common_prefix(first.prompt, second.prompt)
+    print(f"Ratoon {ratoon.__version__}, {MODEL}, {model.ops_name}: two questions about one document\n")
+    for question, asked in zip(QUESTIONS, (first, second), strict=True):
+        print(f"  Q: {question}\n  A: {model.tokenizer.decode(asked.token_ids).strip()}\n")
+    print(f"{'':10}{'prompt':>10}{'cached':>10}{'computed':>10}{'first token':>14}")
+    for name, asked in (("first", first), ("second", second)):
+        print(
+            f"  {name:<8}{len(asked.prompt):>10}{asked.cached_tokens:>10}{asked.computed_tokens:>10}"
+            f"{asked.ttft_s:>12.3f} s"
+        )
+    print(f"\nThe second answer began {first.ttft_s / second.ttft_s:.0f} times sooner.")
+    print(
+        f"The prompts begin with the same {shared} tokens, which fill {shared // size} blocks of {size}: "
+        f"{expected} tokens to find in the cache, {second.cached_tokens} found."
+    )
+    same = sum(a == b for a, b in zip(first.block_tables[0], second.block_tables[0], strict=False))
+    print(f"Both block tables begin with the same {same} block ids: nothing was copied.")
+    verdict = "the same tokens and the same logits, bit for bit" if bit_equal else "A DIFFERENT ANSWER"
+    print(f"Asked again with an empty cache, the second question has {verdict}.")

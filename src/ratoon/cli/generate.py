@@ -1,0 +1,42 @@
+"""`ratoon generate MODEL PROMPT`: continues a prompt."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+
+from ratoon.cli.engine_options import add_engine_options, add_model_argument, engine_settings
+from ratoon.cli.prompt_text import read_prompt
+from ratoon.cli.sampling_options import add_sampling_options, sampling_params
+from ratoon.cli.summary import summary
+from ratoon.engine.llm import LLM
+from ratoon.errors import UsageError
+from ratoon.util.progress import TerminalProgress
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare model, prompt and options."""
+    add_model_argument(parser)
+    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue; - reads it from stdin")
+    parser.add_argument("--json", action="store_true", help="print one object with tokens and usage")
+    add_sampling_options(parser)
+    add_engine_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the answer as it comes, or everything about it as JSON at the end."""
+    params = sampling_params(arguments)
+    if params.n > 1 and not arguments.json:
+        raise UsageError("Several answers are printed as JSON only.", hint="Add --json, or leave out --n.")
+    prompt = read_prompt(arguments.prompt)
+    with TerminalProgress() as progress:
+        llm = LLM(arguments.model, progress=progress, **engine_settings(arguments))
+    with llm:
+        for delta in llm.stream(prompt, params):
+            if not arguments.json:
+                print(delta.text, end="", flush=True)
+            result = delta.result
+    assert result is not None, "the last delta carries the result"
+    print(json.dumps(asdict(result)) if arguments.json else "")
+    print(summary(result), file=sys.stderr)
+    return 0

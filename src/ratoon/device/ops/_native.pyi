@@ -1,0 +1,96 @@
+"""The extension module built from `native/`. Arrays are C-contiguous and of exactly the named type; nothing is converted."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+Bytes = NDArray[np.uint8]
+
+def available_variants() -> list[str]: ...
+def supports(dtype: str) -> bool: ...
+
+class Engine:
+    def __init__(self, num_threads: int, isa: str) -> None: ...
+    @property
+    def num_threads(self) -> int: ...
+
+class Matrix: ...
+
+def pack(engine: Engine, data: Bytes, dtype: str, rows: int, columns: int, unit: int) -> Matrix: ...
+
+class Step:
+    def __init__(
+        self,
+        positions: Ints,
+        cu_seqlens: Ints,
+        block_tables: Sequence[Ints],
+        write_slots: Sequence[NDArray[np.int64]],
+    ) -> None: ...
+
+class Linear:
+    def __init__(self, engine: Engine, matrices: Sequence[Matrix]) -> None: ...
+    @property
+    def columns(self) -> int: ...
+    def run(self, x: Floats, out: Floats) -> None: ...
+
+class Embedding:
+    def __init__(
+        self, engine: Engine, data: Bytes, dtype: str, rows: int, columns: int, scale: float
+    ) -> None: ...
+    def run(self, token_ids: Ints, out: Floats) -> None: ...
+
+class Rope:
+    def __init__(self, cos: Floats, sin: Floats, interleaved: bool) -> None: ...
+
+class Attention:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        norm: Floats,
+        qkv: Sequence[Matrix],
+        bias: Floats | None,
+        q_norm: Floats | None,
+        k_norm: Floats | None,
+        out: Matrix,
+        post_norm: Floats | None,
+        eps: float,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        softcap: float,
+        window: int,
+        rope: Rope,
+        group: int,
+        slot: int,
+        pages: Bytes,
+        block_size: int,
+        num_slots: int,
+        half: bool,
+    ) -> None: ...
+    def run(self, x: Floats, step: Step) -> None: ...
+
+class FeedForward:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        norm: Floats,
+        gate: Matrix,
+        up: Matrix,
+        down: Matrix,
+        post_norm: Floats | None,
+        eps: float,
+        activation: str,
+    ) -> None: ...
+    def run(self, x: Floats) -> None: ...
+
+class Head:
+    def __init__(self, *, engine: Engine, norm: Floats, out: Matrix, eps: float, softcap: float) -> None: ...
+    @property
+    def columns(self) -> int: ...
+    def run(self, x: Floats, out: Floats) -> None: ...

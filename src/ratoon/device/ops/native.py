@@ -1,0 +1,245 @@
+"""`NativeOps`: the operations in C++, through the extension module `_native` (sources in `native/`).
+
+This file turns the protocol's values into the module's arguments; shapes and bounds are checked there, once per call,
+before any memory is touched. What a step says that cannot be true (a slot outside the pages, a table too short)
+raises `ValueError`, an array of another type or order `TypeError`: both are bugs of the caller.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratoon.checkpoint.tensor import RawTensor
+from ratoon.device.ops import _native
+from ratoon.device.ops.protocol import (
+    AttentionWeights,
+    FeedForwardWeights,
+    Floats,
+    HeadWeights,
+    Ints,
+    KVLayout,
+    KVPages,
+    Rope,
+    Step,
+    StepInputs,
+)
+from ratoon.errors import InvalidParameterError, UnsupportedModelError
+
+CACHE_LINE = 64
+
+
+class NativePages:
+    """The pool. K of a head is [head_dim][block_size], so that the scores of neighbouring keys are computed together."""
+
+    def __init__(self, layout: KVLayout) -> None:
+        num_bytes = layout.num_blocks * layout.page_bytes
+        memory = np.zeros(num_bytes + CACHE_LINE, np.uint8)
+        start = -memory.ctypes.data % CACHE_LINE
+        self._layout = layout
+        self._pages = memory[start : start + num_bytes].reshape(layout.num_blocks, layout.page_bytes)
+
+    @property
+    def layout(self) -> KVLayout:
+        """What it was made for."""
+        return self._layout
+
+    @property
+    def pages(self) -> NDArray[np.uint8]:
+        """Return the memory itself, [num_blocks, page_bytes]."""
+        return self._pages
+
+
+class NativeAttention:
+    """One layer's attention."""
+
+    def __init__(self, block: _native.Attention) -> None:
+        self._block = block
+
+    def __call__(self, x: Floats, step: Step) -> None:
+        """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
+        assert isinstance(step, _native.Step), "a step of another implementation"
+        self._block.run(x, step)
+
+
+class NativeHead:
+    """Final norm and output projection."""
+
+    def __init__(self, block: _native.Head) -> None:
+        self._block = block
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return logits [m, vocab] of the rows `x` [m, hidden]."""
+        out = np.empty((len(x), self._block.columns), np.float32)
+        self._block.run(x, out)
+        return out
+
+
+class NativeLinear:
+    """A bare matrix product."""
+
+    def __init__(self, block: _native.Linear) -> None:
+        self._block = block
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return x [n, in] times the transposed weight: [n, out]."""
+        out = np.empty((len(x), self._block.columns), np.float32)
+        self._block.run(x, out)
+        return out
+
+
+class NativeEmbedding:
+    """The token table, read from the mapped file."""
+
+    def __init__(self, block: _native.Embedding, num_columns: int) -> None:
+        self._block = block
+        self._num_columns = num_columns
+
+    def __call__(self, token_ids: Ints) -> Floats:
+        """Return new float32 [n, hidden] rows, scaled."""
+        out = np.empty((len(token_ids), self._num_columns), np.float32)
+        self._block.run(token_ids, out)
+        return out
+
+
+class NativeOps:
+    """`Ops` in C++. `num_threads` threads compute, the calling one included.
+
+    `isa` forces a variant of the kernels (`available_variants` names those that this processor runs); the best one is the default.
+    """
+
+    def __init__(self, num_threads: int, isa: str | None = None) -> None:
+        variants = available_variants()
+        self._isa = variants[0] if isa is None else isa
+        if self._isa not in variants:
+            raise InvalidParameterError(
+                f"this processor does not run {self._isa} kernels", hint=f"It runs {', '.join(variants)}."
+            )
+        if num_threads < 1:
+            raise InvalidParameterError("the number of threads must be at least 1")
+        self._engine = _native.Engine(num_threads, self._isa)
+        self._ropes: dict[int, tuple[Rope, _native.Rope]] = {}
+
+    @property
+    def name(self) -> str:
+        """What runs, for people."""
+        threads = self._engine.num_threads
+        return f"native ({self._isa}, {threads} thread{'s' if threads > 1 else ''})"
+
+    @property
+    def numerics(self) -> str:
+        """Version of the arithmetic: AVX2 and AVX-512 give the same bits, the portable kernels round some sums otherwise."""
+        return "native-1-portable" if self._isa == "portable" else "native-1"
+
+    def supports(self, dtype: str) -> bool:
+        """Whether linear weights of this storage can be packed."""
+        return _native.supports(dtype)
+
+    def linear(self, tensors: Sequence[RawTensor]) -> NativeLinear:
+        """Pack weights whose rows are the tensors' rows one after the other."""
+        return NativeLinear(_native.Linear(self._engine, [self._pack(tensor) for tensor in tensors]))
+
+    def embedding(self, tensor: RawTensor, scale: float) -> NativeEmbedding:
+        """Make a token table."""
+        rows, columns = self._check(tensor)
+        data = np.frombuffer(tensor.data, np.uint8)
+        block = _native.Embedding(self._engine, data, tensor.dtype, rows, columns, scale)
+        return NativeEmbedding(block, columns)
+
+    def attention(self, weights: AttentionWeights, pages: KVPages) -> NativeAttention:
+        """Build one attention block over a pool."""
+        w, layout = weights, pages.layout
+        block = _native.Attention(
+            engine=self._engine,
+            norm=w.norm,
+            qkv=[self._pack(tensor, unit=w.head_dim) for tensor in w.qkv],
+            bias=w.qkv_bias,
+            q_norm=w.q_norm,
+            k_norm=w.k_norm,
+            out=self._pack(w.out),
+            post_norm=w.post_norm,
+            eps=w.eps,
+            num_heads=w.num_heads,
+            num_kv_heads=w.num_kv_heads,
+            head_dim=w.head_dim,
+            scale=w.scale,
+            softcap=w.softcap,
+            window=w.window or 0,
+            rope=self._rope(w.rope),
+            group=w.group,
+            slot=w.slot,
+            pages=pages.pages,
+            block_size=layout.block_size,
+            num_slots=layout.num_slots,
+            half=layout.dtype == "f16",
+        )
+        return NativeAttention(block)
+
+    def feed_forward(self, weights: FeedForwardWeights) -> "NativeFeedForward":
+        """Build one feed-forward block."""
+        block = _native.FeedForward(
+            engine=self._engine,
+            norm=weights.norm,
+            gate=self._pack(weights.gate),
+            up=self._pack(weights.up),
+            down=self._pack(weights.down),
+            post_norm=weights.post_norm,
+            eps=weights.eps,
+            activation=weights.activation,
+        )
+        return NativeFeedForward(block)
+
+    def head(self, weights: HeadWeights) -> NativeHead:
+        """Build the output projection."""
+        block = _native.Head(
+            engine=self._engine,
+            norm=weights.norm,
+            out=self._pack(weights.out),
+            eps=weights.eps,
+            softcap=weights.softcap,
+        )
+        return NativeHead(block)
+
+    def pages(self, layout: KVLayout) -> NativePages:
+        """Allocate a pool, zeroed lazily by the operating system."""
+        return NativePages(layout)
+
+    def begin(self, inputs: StepInputs) -> _native.Step:
+        """Take a step's inputs, once for all layers."""
+        return _native.Step(
+            inputs.positions, inputs.cu_seqlens, list(inputs.block_tables), list(inputs.write_slots)
+        )
+
+    def _check(self, tensor: RawTensor) -> tuple[int, int]:
+        if not self.supports(tensor.dtype):
+            raise UnsupportedModelError(f"tensor {tensor.name} is stored as {tensor.dtype}, which has no kernels")
+        rows, columns = tensor.shape
+        return rows, columns
+
+    def _pack(self, tensor: RawTensor, unit: int | None = None) -> _native.Matrix:
+        """Pack one tensor; with `unit`, panels start afresh every so many rows (at each head)."""
+        rows, columns = self._check(tensor)
+        data = np.frombuffer(tensor.data, np.uint8)
+        return _native.pack(self._engine, data, tensor.dtype, rows, columns, unit or rows)
+
+    def _rope(self, rope: Rope) -> _native.Rope:
+        """Hand over a pair of tables once, however many layers use it."""
+        if id(rope) not in self._ropes:
+            self._ropes[id(rope)] = rope, _native.Rope(rope.cos, rope.sin, rope.interleaved)
+        return self._ropes[id(rope)][1]
+
+
+class NativeFeedForward:
+    """One layer's feed-forward network."""
+
+    def __init__(self, block: _native.FeedForward) -> None:
+        self._block = block
+
+    def __call__(self, x: Floats) -> None:
+        """Add the block's output to `x` [n, hidden] in place."""
+        self._block.run(x)
+
+
+def available_variants() -> list[str]:
+    """Return the kernel variants that this processor runs, best first."""
+    return _native.available_variants()

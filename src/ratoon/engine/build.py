@@ -1,0 +1,221 @@
+"""Wires all rooms together: checkpoint, spec, fingerprint, ops, pages, decoder, cache, scheduler, runner, engine.
+
+Loading comes first and takes as long as the weights are large; building a core on what was loaded takes no time. The only
+file that imports `device/`.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+
+from ratoon.cache.manager import CacheManager
+from ratoon.checkpoint.checkpoint import Checkpoint
+from ratoon.checkpoint.formats import open_checkpoint
+from ratoon.checkpoint.resolve import resolve_model
+from ratoon.device.model.decoder import Decoder
+from ratoon.device.model.load import load_decoder
+from ratoon.device.ops.protocol import Floats, KVLayout, Ops
+from ratoon.device.ops.reference import ReferenceOps
+from ratoon.device.runner.model_runner import ModelRunner
+from ratoon.engine.config import EngineConfig
+from ratoon.engine.core import EngineCore
+from ratoon.errors import InvalidParameterError
+from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
+from ratoon.identity.fingerprint import ModelFingerprint
+from ratoon.identity.hash_chain import HashChain
+from ratoon.request.sampling_params import SamplingParams
+from ratoon.sched.limits import Limits
+from ratoon.sched.scheduler import Scheduler
+from ratoon.spec.cache_group import CacheGroupSpec
+from ratoon.spec.cache_groups import cache_groups
+from ratoon.spec.kv_budget import KVBudget, kv_budget
+from ratoon.spec.model_reader import read_model_spec
+from ratoon.spec.model_spec import ModelSpec
+from ratoon.text.load import load_tokenizer
+from ratoon.text.tokenizer import Tokenizer
+from ratoon.util.progress import Progress, no_progress
+from ratoon.util.sizes import format_bytes
+
+LogitsObserver = Callable[[int, int, bytes], None]
+"""Called with request id, position and the float32 logits that follow it, for every position that samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model whose headers were read: what it is, not yet what it weighs."""
+
+    checkpoint: Checkpoint
+    spec: ModelSpec
+    groups: tuple[CacheGroupSpec, ...]
+
+    def budget(self, config: EngineConfig) -> KVBudget:
+        """Return the pool that the configuration pays for. Raises `InvalidParameterError` if it holds no block."""
+        return kv_budget(
+            self.spec,
+            self.groups,
+            block_size=config.block_size,
+            kv_dtype=config.kv_cache_dtype,
+            kv_cache_bytes=config.kv_cache_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in memory, with the pages that its KV is written to.
+
+    `config` has every None replaced by what it stands for. `root` is what every chain begins with.
+    """
+
+    checkpoint: Checkpoint
+    spec: ModelSpec
+    budget: KVBudget
+    config: EngineConfig
+    tokenizer: Tokenizer
+    decoder: Decoder
+    ops_name: str
+    root: bytes
+
+    def chain(self, token_ids: Iterable[int], extra_keys: ExtraKeys = NO_EXTRAS) -> HashChain:
+        """Return the hash chain of a prompt. Raises `InvalidParameterError` for ids outside the vocabulary."""
+        chain = HashChain(self.root, self.budget.block_size, extra_keys, token_ids)
+        self._check_token_id(max(chain.tokens, default=0))
+        return chain
+
+    def check_params(self, params: SamplingParams) -> None:
+        """Raise `InvalidParameterError` where the parameters name a token outside the vocabulary."""
+        for token_id in (*params.logit_bias, *params.stop_token_ids):
+            self._check_token_id(token_id)
+
+    def _check_token_id(self, token_id: int) -> None:
+        if token_id >= self.spec.vocab_size:
+            raise InvalidParameterError(
+                f"Token id {token_id} is outside the model's vocabulary of {self.spec.vocab_size}."
+            )
+
+
+def open_model(model: str | Path, progress: Progress = no_progress) -> OpenModel:
+    """Find a model by pulled name, path or repo id, and read what it is. Raises `RatoonError` of many kinds."""
+    checkpoint = open_checkpoint(resolve_model(model), progress)
+    spec = read_model_spec(checkpoint)
+    return OpenModel(checkpoint, spec, cache_groups(spec))
+
+
+def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_progress) -> LoadedModel:
+    """Open a model and load it: tokenizer, weights, an empty pool. Raises `RatoonError` of many kinds."""
+    opened = open_model(model, progress)
+    spec, groups = opened.spec, opened.groups
+    budget = opened.budget(config)
+    config = _resolved(config, spec, budget)
+    tokenizer = load_tokenizer(opened.checkpoint)
+    ops = make_ops(config)
+    layout = KVLayout(
+        num_blocks=budget.num_blocks,
+        block_size=budget.block_size,
+        num_slots=max(len(group.layers) for group in groups),
+        num_kv_heads=spec.num_kv_heads,
+        head_dim=spec.head_dim,
+        dtype=config.kv_cache_dtype,
+    )
+    assert layout.page_bytes == budget.page_bytes, "one formula sizes the pool and its pages"
+    try:
+        pages = ops.pages(layout)
+    except MemoryError as error:
+        raise InvalidParameterError(
+            f"This machine has no {format_bytes(config.kv_cache_bytes)} of memory for KV blocks.",
+            hint="Lower kv_cache_bytes.",
+        ) from error
+    decoder = load_decoder(
+        opened.checkpoint, spec, groups, ops, pages, num_positions=config.max_model_len, progress=progress
+    )
+    root = _fingerprint(opened, config, ops).root()
+    return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root)
+
+
+def build_core(
+    model: LoadedModel, config: EngineConfig | None = None, *, observe_logits: LogitsObserver | None = None
+) -> EngineCore:
+    """Build an engine with an empty cache on a loaded model.
+
+    Several may be built on one model, to be used one after the other, since they write to the same pages. `config`
+    may then differ in how requests are scheduled and cached, and have a smaller pool, but not in how KV is computed and stored.
+    """
+    config = model.config if config is None else config
+    num_blocks = config.kv_cache_bytes // model.budget.page_bytes
+    assert num_blocks <= model.budget.num_blocks, "the pages were allocated when the model was loaded"
+    assert config.block_size == model.budget.block_size, "the pages were laid out when the model was loaded"
+    assert config.max_model_len is not None, "made from the model's own configuration"
+    cache = CacheManager(
+        model.budget.groups,
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        share_in_flight=config.share_in_flight,
+        enable_prefix_caching=config.enable_prefix_caching,
+    )
+    limits = Limits(
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_model_len=config.max_model_len,
+    )
+    scheduler = Scheduler(cache, limits, eos_token_ids=model.tokenizer.eos_token_ids)
+    runner = ModelRunner(
+        model.decoder,
+        num_groups=len(model.budget.groups),
+        block_size=config.block_size,
+        observe_logits=None if observe_logits is None else _as_bytes(observe_logits),
+    )
+    return EngineCore(scheduler, runner)
+
+
+def make_ops(config: EngineConfig) -> Ops:
+    """Return the ops that the configuration names. Raises `InvalidParameterError` where they were not built."""
+    if config.ops != "reference":
+        try:
+            from ratoon.device.ops.native import NativeOps  # not there without a compiler
+        except ImportError as error:
+            if config.ops == "native":
+                raise InvalidParameterError(
+                    "This installation has no native ops.",
+                    hint="Install Ratoon again where a C++ compiler is present.",
+                ) from error
+        else:
+            return NativeOps(config.threads or usable_cores())
+    return ReferenceOps()
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _resolved(config: EngineConfig, spec: ModelSpec, budget: KVBudget) -> EngineConfig:
+    """Replace None by what it stands for, and refuse a context that model or pool cannot hold."""
+    wanted = config.max_model_len
+    if wanted is not None and wanted > spec.max_context:
+        raise InvalidParameterError(
+            f"max_model_len is {wanted}, but the model's context ends at {spec.max_context}."
+        )
+    longest = budget.max_tokens(wanted or spec.max_context, config.max_num_batched_tokens)
+    if wanted is not None and longest < wanted:
+        raise InvalidParameterError(
+            f"max_model_len is {wanted}, but {format_bytes(config.kv_cache_bytes)} of KV hold {longest} tokens.",
+            hint="Raise kv_cache_bytes or lower max_model_len.",
+        )
+    return replace(config, max_model_len=longest, threads=config.threads or usable_cores())
+
+
+def _fingerprint(model: OpenModel, config: EngineConfig, ops: Ops) -> ModelFingerprint:
+    spec = model.spec
+    return ModelFingerprint(
+        weights_digest=model.checkpoint.digest,
+        attention=astuple(replace(spec, layers=())),
+        rope=tuple(astuple(layer) for layer in spec.layers),
+        kv_dtype=config.kv_cache_dtype,
+        kv_layout=str([group.layers for group in model.groups]),
+        block_size=config.block_size,
+        kernels_version=ops.numerics,
+    )
+
+
+def _as_bytes(observe: LogitsObserver) -> Callable[[int, int, Floats], None]:
+    return lambda request_id, position, logits: observe(request_id, position, logits.tobytes())

@@ -1,0 +1,221 @@
+"""`LLM`: the library's face. Prompts go in, answers with their usage come out.
+
+The engine runs on a thread of its own, so Ctrl-C, or a reader who loses interest, interrupts the waiting and
+never a step. Whatever is left of the call is then cancelled, and its blocks are free before the next step.
+"""
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self, cast
+
+from ratoon.cache.manager import ResetReport
+from ratoon.engine.async_engine import AsyncEngine
+from ratoon.engine.build import build_core, load_model
+from ratoon.engine.config import EngineConfig
+from ratoon.engine.core import EngineCore
+from ratoon.engine.generation import Generation
+from ratoon.engine.output import OutputDelta, RequestOutput
+from ratoon.errors import InvalidParameterError
+from ratoon.request.request import Request
+from ratoon.request.sampling_params import SamplingParams
+from ratoon.request.seed import child_seed, draw_seed
+from ratoon.sched.delta import RequestDelta
+from ratoon.text.chat_prompt import encode_chat
+from ratoon.text.chat_template import ChatTemplate, Message, load_chat_template
+from ratoon.util.progress import Progress, TerminalProgress, no_progress
+
+Prompt = str | Sequence[int]
+"""A text, or token ids."""
+
+Conversation = Sequence[Message]
+"""Messages, each with `role` and `content`."""
+
+
+class LLM:
+    """A model with its engine. `settings` are the fields of `EngineConfig`.
+
+    `model` is a pulled name, a path, or a Hugging Face repo id; `progress` is told how loading goes. Raises a
+    `RatoonError` where the model cannot be found or run. Methods may be called from any thread. Use it as a context,
+    or `close` it, to stop the engine.
+    """
+
+    def __init__(self, model: str | Path, *, progress: Progress = no_progress, **settings: Any) -> None:
+        config = EngineConfig.from_settings(settings)
+        self.model = load_model(model, config, progress)
+        self._engine = AsyncEngine(build_core(self.model))
+        self._ids = count(1)
+        self._close = weakref.finalize(self, self._engine.close)  # at the latest when the interpreter exits
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = False,
+    ) -> list[RequestOutput]:
+        """Return the outputs for a prompt or a list of them, in order.
+
+        `params` holds for all prompts, or there is one for each. `use_tqdm` shows a bar where stderr is a
+        terminal. Raises a `RequestError` before anything runs if one of the prompts could never be served, and
+        `EngineError` if a step fails.
+        """
+        listed = [prompts] if _is_prompt(prompts) and prompts != [] else list(prompts)
+        return self._complete([self._read(prompt) for prompt in listed], params, use_tqdm)
+
+    def chat(
+        self,
+        messages: Conversation | Sequence[Conversation],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = False,
+        **template: Any,
+    ) -> list[RequestOutput]:
+        """Return the answers to a conversation or a list of them, as `generate` does.
+
+        `template` is for the chat template: `tools`, `documents`, `variables`, `add_generation_prompt`.
+        """
+        listed = [messages] if _is_conversation(messages) and messages != [] else list(messages)
+        return self._complete([self._render(each, template) for each in listed], params, use_tqdm)
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[OutputDelta]:
+        """Yield what comes newly for one prompt; the last delta carries the whole `result`.
+
+        The request begins with the first `next`. It is cancelled if the iterator is closed or dropped early.
+        """
+        return self._run([self._generation(self._read(prompt), params or SamplingParams())])
+
+    def stream_chat(
+        self, messages: Conversation, params: SamplingParams | None = None, **template: Any
+    ) -> Iterator[OutputDelta]:
+        """Yield what comes newly for one conversation, as `stream` does; `template` is as for `chat`."""
+        return self._run([self._generation(self._render(messages, template), params or SamplingParams())])
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate:
+        """The model's own template. Raises `ChatTemplateError` where it has none."""
+        return load_chat_template(self.model.checkpoint, self.model.tokenizer)
+
+    def cache_stats(self) -> dict[str, int]:
+        """Return the cache's counters since the start, and how many of its blocks are what now."""
+        return self._engine.call(_cache_stats).result()
+
+    def reset_prefix_cache(self) -> ResetReport:
+        """Forget all that was cached; requests that run finish on the blocks they hold."""
+        return self._engine.call(lambda core: core.reset_cache()).result()
+
+    def close(self) -> None:
+        """Cancel what runs and end the engine's thread."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read(self, prompt: object) -> "_Tokens":
+        if isinstance(prompt, str):
+            return _Tokens(self.model.tokenizer.encode(prompt, add_special=True, parse_special=True), prompt)
+        if not _is_prompt(prompt):
+            raise InvalidParameterError(f"A prompt is a text or a list of token ids, not {prompt!r}.")
+        return _Tokens(cast(Sequence[int], prompt))
+
+    def _render(self, messages: object, template: Mapping[str, Any]) -> "_Tokens":
+        if not _is_conversation(messages):
+            raise InvalidParameterError("A conversation is a list of messages with role and content.")
+        conversation = cast(Conversation, messages)
+        return _Tokens(encode_chat(self.model.tokenizer, self.chat_template, conversation, **template))
+
+    def _generation(self, prompt: "_Tokens", params: SamplingParams) -> Generation:
+        """Make the requests of one prompt: its n answers differ in their seeds; the first scores the prompt."""
+        self.model.check_params(params)
+        seed = draw_seed() if params.seed is None else params.seed
+        requests = [
+            Request(next(self._ids), self.model.chain(prompt.ids), own, child_seed(seed, child))
+            for child in range(params.n)
+            for own in [params if child == 0 else replace(params, prompt_logprobs=None)]
+        ]
+        return Generation(prompt.text, requests, self.model.tokenizer)
+
+    def _complete(
+        self,
+        prompts: Sequence["_Tokens"],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+        use_tqdm: bool,
+    ) -> list[RequestOutput]:
+        each = _one_for_each(params, len(prompts))
+        generations = [self._generation(prompt, own) for prompt, own in zip(prompts, each, strict=True)]
+        results: dict[int, RequestOutput] = {}
+        with TerminalProgress(enabled=use_tqdm) as progress:
+            for delta in self._run(generations):
+                if delta.result is not None:
+                    results[delta.request_id] = delta.result
+                    progress("answers", len(results), len(generations))
+        return [results[generation.request_id] for generation in generations]
+
+    def _run(self, generations: Sequence[Generation]) -> Iterator[OutputDelta]:
+        """Submit all requests together and yield what comes for any of them, until all have ended."""
+        owners = {request.id: generation for generation in generations for request in generation.requests}
+        deltas: SimpleQueue[RequestDelta] = SimpleQueue()
+        running = set(owners)
+        try:
+            self._engine.submit_all([r for g in generations for r in g.requests], deltas.put)
+            while running:
+                delta = deltas.get()
+                generation = owners[delta.request_id]
+                if delta.finish_reason is not None:
+                    running.remove(delta.request_id)
+                yield generation.take(delta)
+                if delta.request_id in running and generation.is_complete(delta.request_id):
+                    self._engine.cancel(delta.request_id)
+        finally:
+            for request_id in running:
+                self._engine.cancel(request_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """A prompt as the engine takes it, with its text if it was given as one."""
+
+    ids: Sequence[int]
+    text: str | None = None
+
+
+def _is_prompt(value: object) -> bool:
+    """Whether this is one prompt, not a list of them."""
+    if isinstance(value, str):
+        return True
+    return isinstance(value, Sequence) and all(isinstance(item, int) for item in value)
+
+
+def _is_conversation(value: object) -> bool:
+    """Whether this is one conversation, not a list of them."""
+    return isinstance(value, Sequence) and all(isinstance(message, Mapping) for message in value)
+
+
+def _one_for_each(
+    params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
+) -> Sequence[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * num_prompts
+    if len(params) != num_prompts:
+        raise InvalidParameterError(f"There are {num_prompts} prompts, but {len(params)} SamplingParams.")
+    return params
+
+
+def _cache_stats(core: EngineCore) -> dict[str, int]:
+    cache = core.scheduler.cache
+    return asdict(cache.stats) | {
+        "num_preemptions": core.scheduler.num_preemptions,
+        "num_usable_blocks": cache.usable_blocks,
+        "num_free_blocks": cache.num_free_blocks,
+        "num_idle_blocks": cache.pool.num_idle,
+    }

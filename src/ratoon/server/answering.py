@@ -1,0 +1,165 @@
+"""`Answering`: the response to a task, from a place at the gate to the last byte.
+
+In order: a place at the gate, the strands (prompts are encoded on a thread), the engine, parts as they
+come, usage; at the end one record for log and metrics. What goes wrong before the first byte is raised and
+becomes an error response; later it becomes an event. If the client goes away, all of it is cancelled.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ratoon.errors import EngineError
+from ratoon.request.finish import FinishReason
+from ratoon.server.answers import Answers
+from ratoon.server.api_error import to_api_error
+from ratoon.server.record import Outcome, RequestRecord
+from ratoon.server.responses import Envelope, Json, usage_body
+from ratoon.server.served_model import ServedModel
+from ratoon.server.service import Service
+from ratoon.server.strands import Strand, make_strands
+from ratoon.server.tasks import Task
+from ratoon.server.tenants import Tenant
+from ratoon.server.until_disconnected import until_disconnected
+from ratoon.server.writers import StreamWriter, WholeWriter, Writer
+
+
+class Answering(Response):
+    """Runs one task for one tenant. Made when the body has been checked; does its work when it is sent."""
+
+    def __init__(self, service: Service, tenant: Tenant, task: Task, headers: Mapping[str, str]) -> None:
+        super().__init__()  # only for what FastAPI looks at
+        self._arrived_s = time.perf_counter()
+        self._service = service
+        self._tenant = tenant
+        self._task = task
+        self._n = task.body.n or 1
+        self._num_answers = task.num_prompts * self._n
+        self._id = f"{task.id_prefix}-{uuid.uuid4().hex}"
+        self._extra_headers = {**headers, "x-request-id": self._id}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, for as long as the client is there."""
+        await until_disconnected(receive, self._answer(send))
+
+    async def _answer(self, send: Send) -> None:
+        model = self._service.model
+        writer = self._writer(model, send)
+        try:
+            async with self._service.deadline(self._tenant.limits.request_deadline_s) as deadline:
+                with self._service.gate.admit(
+                    self._tenant.name, self._tenant.limits.max_concurrent_requests, self._num_answers
+                ):
+                    strands = await asyncio.to_thread(make_strands, model, self._tenant, self._task)
+                    await self._run(model, strands, writer, deadline)
+        except Exception as error:
+            if not writer.has_begun:
+                raise
+            await writer.fail(to_api_error(error))
+
+    async def _run(
+        self, model: ServedModel, strands: Sequence[Strand], writer: Writer, deadline: asyncio.Timeout
+    ) -> None:
+        answers = Answers(model.engine, self._service.courier, strands, self._service.metrics.observe_itl)
+        outcome = None
+        try:
+            async with answers:
+                async for parts in answers.parts():
+                    await writer.write(parts)
+                if self._task.body.include_cache_report:
+                    await answers.settled()
+                await writer.finish(self._usage(strands, answers.first_token_s))
+            outcome = _finished_outcome(strands)
+        except EngineError:
+            outcome = Outcome.FAILED
+            raise
+        finally:
+            if answers.were_submitted:
+                outcome = outcome or (Outcome.DEADLINE if deadline.expired() else Outcome.CANCELLED)
+                record = self._record(model, strands, outcome, answers.first_token_s)
+                self._service.note_finished(record)
+
+    def _writer(self, model: ServedModel, send: Send) -> Writer:
+        body = self._task.body
+        sends_usage = body.stream_options is not None and body.stream_options.include_usage
+        form = self._task.form(
+            Envelope(
+                answer_id=self._id,
+                model=model.name,
+                fingerprint=model.fingerprint,
+                token_bytes=lambda token_id: model.tokenizer.token_bytes(token_id, skip_special=False),
+                stream_usage=sends_usage,
+                num_top=self._task.num_top,
+            )
+        )
+        if body.stream:
+            return StreamWriter(send, self._extra_headers, form, sends_usage=sends_usage)
+        return WholeWriter(send, self._extra_headers, form, num_answers=self._num_answers)
+
+    def _usage(self, strands: Sequence[Strand], first_token_s: float | None) -> Json:
+        usage = usage_body(**self._counts(strands))
+        if self._task.body.include_cache_report:
+            requests = [strand.request for strand in strands]
+            cached = sum(request.num_cached for request in requests)
+            usage["ratoon"] = {
+                "cached_tokens": cached,
+                "computed_tokens": sum(request.num_prompt_tokens for request in requests) - cached,
+                "committed_tokens": sum(request.num_committed for request in requests),
+                "queue_s": _queue_s(strands),
+                "ttft_s": None if first_token_s is None else first_token_s - self._arrived_s,
+            }
+        return usage
+
+    def _counts(self, strands: Sequence[Strand]) -> dict[str, int]:
+        """Count each prompt once, with what its first answer found cached, and the output of all answers."""
+        firsts = [strand.request for strand in strands[:: self._n]]
+        return {
+            "prompt_tokens": sum(request.num_prompt_tokens for request in firsts),
+            "cached_tokens": sum(request.num_cached for request in firsts),
+            "completion_tokens": sum(strand.num_tokens for strand in strands),
+        }
+
+    def _record(
+        self, model: ServedModel, strands: Sequence[Strand], outcome: Outcome, first_token_s: float | None
+    ) -> RequestRecord:
+        counts = self._counts(strands)
+        prompt = None
+        if self._service.settings.log_prompts:
+            texts = [
+                model.tokenizer.decode(strand.request.chain.tokens[: strand.request.num_prompt_tokens])
+                for strand in strands[:: self._n]
+            ]
+            prompt = "\n".join(texts)
+        return RequestRecord(
+            request_id=self._id,
+            tenant=self._tenant.name,
+            endpoint=self._task.endpoint,
+            outcome=outcome,
+            num_answers=len(strands),
+            prompt_tokens=counts["prompt_tokens"],
+            cached_tokens=counts["cached_tokens"],
+            output_tokens=counts["completion_tokens"],
+            queue_s=_queue_s(strands),
+            ttft_s=None if first_token_s is None else first_token_s - self._arrived_s,
+            e2e_s=time.perf_counter() - self._arrived_s,
+            prompt=prompt,
+        )
+
+
+def _finished_outcome(strands: Sequence[Strand]) -> Outcome:
+    cut = any(strand.finish_reason is FinishReason.LENGTH for strand in strands)
+    return Outcome.LENGTH if cut else Outcome.STOP
+
+
+def _queue_s(strands: Sequence[Strand]) -> float | None:
+    """Return the longest wait for a first step, on the engine's clock; None if one has not begun."""
+    waits = []
+    for strand in strands:
+        if strand.request.first_scheduled_s is None:
+            return None
+        waits.append(strand.request.first_scheduled_s - strand.request.arrival_s)
+    return max(waits)

@@ -1,0 +1,58 @@
+"""`ServedModel`: what the endpoints need of a running engine."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from ratoon.engine.async_engine import AsyncEngine
+from ratoon.engine.core import EngineCore
+from ratoon.identity.extra_keys import ExtraKeys
+from ratoon.identity.hash_chain import HashChain
+from ratoon.request.request import Request
+from ratoon.request.sampling_params import SamplingParams
+from ratoon.request.seed import draw_seed
+from ratoon.text.chat_template import ChatTemplate
+from ratoon.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """An engine with its texts and its identity.
+
+    `core` is the engine's, kept for what may be read of it from any thread. `load_chat_template` raises
+    `ChatTemplateError` where the model has none. `make_chain` and `check_params` raise
+    `InvalidParameterError` for ids that the model does not know. `description` are the lines printed at
+    the start.
+    """
+
+    name: str
+    root: bytes
+    max_model_len: int
+    core: EngineCore
+    engine: AsyncEngine
+    tokenizer: Tokenizer
+    load_chat_template: Callable[[], ChatTemplate]
+    make_chain: Callable[[Iterable[int], ExtraKeys], HashChain]
+    check_params: Callable[[SamplingParams], None]
+    description: Sequence[str] = ()
+    draw_seed: Callable[[], int] = draw_seed
+    _ids: "count[int]" = field(default_factory=count)
+
+    @property
+    def fingerprint(self) -> str:
+        """OpenAI's `system_fingerprint`: equal where equal requests and seeds give equal answers."""
+        return f"fp_{self.root.hex()[:16]}"
+
+    def make_request(
+        self,
+        token_ids: Iterable[int],
+        params: SamplingParams,
+        *,
+        seed: int,
+        salt: str,
+        read_cache: bool = True,
+        write_cache: bool = True,
+    ) -> Request:
+        """Return a request to submit. Raises `InvalidParameterError` for unknown token ids."""
+        chain = self.make_chain(token_ids, ExtraKeys(salt=salt))
+        return Request(next(self._ids), chain, params, seed, read_cache=read_cache, write_cache=write_cache)

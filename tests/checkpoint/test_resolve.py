@@ -1,0 +1,73 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ratoon.checkpoint.catalog import pulled_folder
+from ratoon.checkpoint.resolve import resolve_model
+from ratoon.errors import MissingCheckpointError, UnknownModelError
+
+WriteGguf = Callable[..., Path]
+
+
+def pretend_pulled(name: str) -> Path:
+    file = pulled_folder(name) / "weights.gguf"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    return file
+
+
+def test_a_name_a_path_and_a_repo_id_resolve(write_gguf: WriteGguf) -> None:
+    path = write_gguf()
+    assert (
+        resolve_model("smollm2" if pretend_pulled("smollm2") else "")
+        == pulled_folder("smollm2") / "weights.gguf"
+    )
+    assert resolve_model(path) == path
+    assert resolve_model(str(path)) == path
+    assert resolve_model(path.parent) == path
+    assert resolve_model("owner/name" if pretend_pulled("owner/name") else "") == (
+        pulled_folder("owner/name") / "weights.gguf"
+    )
+
+
+def test_a_catalogue_name_goes_before_a_path_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulled = pretend_pulled("smollm2")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smollm2").touch()
+    assert resolve_model("smollm2") == pulled
+    assert resolve_model("./smollm2") == Path("smollm2")
+
+
+def test_a_path_in_the_home_folder_may_begin_with_a_tilde(
+    write_gguf: WriteGguf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_gguf()
+    monkeypatch.setenv("HOME", str(path.parent))
+    assert resolve_model("~/model.gguf") == path
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("smollm2", "ratoon pull smollm2"),
+        ("owner/name", "ratoon pull owner/name"),
+        ("models/missing.gguf", "ratoon pull smollm2"),
+        ("/nowhere/at/all", "ratoon pull smollm2"),
+        ("nonsense", "ratoon pull smollm2"),
+        ("", "ratoon pull smollm2"),
+    ],
+)
+def test_an_unknown_model_leads_to_pull(model: str, hint: str) -> None:
+    with pytest.raises(UnknownModelError) as caught:
+        resolve_model(model)
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+    assert caught.value.exit_status == 2
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MissingCheckpointError):
+        resolve_model(tmp_path)

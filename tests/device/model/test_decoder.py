@@ -1,0 +1,63 @@
+"""What the decoder promises beyond the right numbers: the bits do not depend on how the work was cut."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ratoon.device.model.decoder import Decoder
+from ratoon.device.ops.protocol import Floats, StepInputs
+
+LoneStep = Callable[..., StepInputs]
+TOKENS = np.random.default_rng(2).integers(0, 61, 50).astype(np.int32)
+BLOCK = 16
+
+
+@pytest.fixture
+def decoder(tiny_llama: Path, open_decoder: Callable[..., tuple[Decoder, int]]) -> Decoder:
+    """Return a decoder over an empty pool."""
+    return open_decoder(tiny_llama)[0]
+
+
+@pytest.fixture
+def whole(decoder: Decoder, lone_step: LoneStep) -> Floats:
+    """Return the logits of `TOKENS`, computed at once."""
+    return decoder.logits(decoder(TOKENS, lone_step(1, 0, 50), np.arange(50)))
+
+
+def _inputs(*spans: tuple[int, int, list[int]]) -> StepInputs:
+    """Place (first, last, block table) sequences in one step."""
+    positions = np.concatenate([np.arange(first, last, dtype=np.int32) for first, last, _ in spans])
+    lengths = [last - first for first, last, _ in spans]
+    tables = np.array([table for _, _, table in spans], np.int32)
+    owners = np.repeat(np.arange(len(spans)), lengths)
+    slots = tables[owners, positions // BLOCK].astype(np.int64) * BLOCK + positions % BLOCK
+    return StepInputs(positions, np.cumsum([0, *lengths]).astype(np.int32), (tables,), (slots,))
+
+
+def test_chunks_give_the_bits_of_the_whole(decoder: Decoder, whole: Floats, lone_step: LoneStep) -> None:
+    for first, last in ((0, 1), (1, 18), (18, 49), (49, 50)):
+        hidden = decoder(TOKENS[first:last], lone_step(1, first, last), np.arange(last - first))
+        assert decoder.logits(hidden).tobytes() == whole[first:last].tobytes()
+
+
+def test_only_the_rows_asked_for_come_back(decoder: Decoder, whole: Floats, lone_step: LoneStep) -> None:
+    hidden = decoder(TOKENS, lone_step(1, 0, 50), np.array([49, 7, 7]))
+    assert decoder.logits(hidden).tobytes() == whole[[49, 7, 7]].tobytes()
+    assert decoder(TOKENS, lone_step(1, 0, 50), np.array([], np.intp)).shape == (0, 32)
+
+
+def test_a_sequence_may_read_blocks_that_the_same_step_writes(decoder: Decoder, whole: Floats) -> None:
+    """The second sequence begins at position 32 with the first one's two full blocks in its table."""
+    inputs = _inputs((0, 40, [3, 4, 5, 0]), (32, 50, [3, 4, 6, 7]))
+    hidden = decoder(np.concatenate([TOKENS[:40], TOKENS[32:]]), inputs, np.arange(58))
+    assert decoder.logits(hidden[40:]).tobytes() == whole[32:].tobytes()
+    assert decoder.logits(hidden[:40]).tobytes() == whole[:40].tobytes()
+
+
+def test_company_does_not_change_bits(decoder: Decoder, whole: Floats) -> None:
+    other = TOKENS[::-1]
+    inputs = _inputs((0, 9, [8, 0, 0, 0]), (0, 50, [1, 2, 3, 4]), (0, 33, [9, 10, 11, 0]))
+    hidden = decoder(np.concatenate([other[:9], TOKENS, other[:33]]), inputs, np.arange(9, 59))
+    assert decoder.logits(hidden).tobytes() == whole.tobytes()

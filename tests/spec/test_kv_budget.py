@@ -1,0 +1,94 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ratoon.errors import InvalidParameterError
+from ratoon.spec.cache_group import CacheGroupSpec
+from ratoon.spec.kv_budget import KVBudget, blocks_for, kv_budget
+from ratoon.spec.model_spec import LayerSpec, ModelSpec, RopeSpec
+
+SMOLLM2 = ModelSpec(
+    architecture="llama",
+    hidden_size=576,
+    intermediate_size=1536,
+    num_heads=9,
+    num_kv_heads=3,
+    head_dim=64,
+    vocab_size=49152,
+    max_context=8192,
+    norm_eps=1e-5,
+    layers=(LayerSpec(None, RopeSpec(1e5, 64, interleaved=True)),) * 30,
+    attention_scale=0.125,
+)
+ONE_GROUP = (CacheGroupSpec(None, tuple(range(30))),)
+
+
+def test_the_formula_in_numbers() -> None:
+    budget = kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="f16", kv_cache_bytes=512 << 20)
+    assert budget.bytes_per_token == 2 * 30 * 3 * 64 * 2
+    assert budget.page_bytes == 16 * budget.bytes_per_token
+    assert budget.num_blocks == (512 << 20) // budget.page_bytes == 1456
+    assert budget.max_tokens(10**6) == 1455 * 16
+    assert budget.max_tokens(8192) == 8192
+
+
+def test_f32_takes_twice_the_bytes() -> None:
+    half, full = (
+        kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype=dtype, kv_cache_bytes=1 << 30)
+        for dtype in ("f16", "f32")
+    )
+    assert full.page_bytes == 2 * half.page_bytes
+
+
+def test_a_page_is_sized_by_the_largest_group() -> None:
+    groups = (CacheGroupSpec(None, (0, 1)), CacheGroupSpec(8, (2,)))
+    budget = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="f16", kv_cache_bytes=1 << 20)
+    assert budget.page_bytes == 2 * 2 * 3 * 64 * 4 * 2
+    assert budget.bytes_per_token == 2 * budget.page_bytes // 4
+
+
+def test_a_budget_below_two_blocks_is_refused() -> None:
+    page = 16 * 2 * 30 * 3 * 64 * 2
+    kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="f16", kv_cache_bytes=2 * page)
+    with pytest.raises(InvalidParameterError, match="360 KiB"):
+        kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="f16", kv_cache_bytes=2 * page - 1)
+
+
+def blocks_by_walking(window: int | None, block_size: int, num_tokens: int, chunk: int) -> int:
+    """Grow a request in chunks that begin anywhere, and count the blocks that it needs at once."""
+    most = 0
+    for begin in range(num_tokens):
+        end = min(begin + chunk, num_tokens)
+        first = 0 if window is None else max(0, begin - window + 1)
+        most = max(most, (end - 1) // block_size - first // block_size + 1)
+    return most
+
+
+@given(
+    window=st.none() | st.integers(1, 20),
+    block_size=st.integers(1, 8),
+    num_tokens=st.integers(1, 60),
+    chunk=st.integers(1, 60),
+)
+def test_no_chunk_needs_more_blocks_than_the_formula_says(
+    window: int | None, block_size: int, num_tokens: int, chunk: int
+) -> None:
+    groups = [CacheGroupSpec(window)]
+    needed = blocks_by_walking(window, block_size, num_tokens, chunk)
+    said = blocks_for(groups, block_size, num_tokens, chunk)
+    assert needed <= said <= needed + 1
+    assert said <= blocks_for(groups, block_size, num_tokens)
+
+
+@given(
+    windows=st.lists(st.none() | st.integers(1, 20), min_size=1, max_size=3),
+    num_blocks=st.integers(2, 30),
+    chunk=st.integers(1, 10),
+)
+def test_the_longest_request_fits_and_one_token_more_does_not(
+    windows: list[int | None], num_blocks: int, chunk: int
+) -> None:
+    budget = KVBudget(tuple(map(CacheGroupSpec, windows)), 4, 100, num_blocks)
+    longest = budget.max_tokens(200, chunk)
+    assert longest == 0 or budget.blocks_for(longest, chunk) <= budget.usable_blocks
+    assert longest == 200 or budget.blocks_for(longest + 1, chunk) > budget.usable_blocks
