@@ -11,10 +11,11 @@ windows = st.one_of(st.none(), st.integers(1, 20))
 
 
 def allows(found: list[int], window: int | None, block_size: int, num_blocks: int, num_tokens: int) -> bool:
-    """Say whether the first query after such a hit finds a block at each position that it sees."""
+    """Say whether the last block is there, and one at each position that the first query after the hit sees."""
     query = min(num_blocks * block_size, num_tokens - 1)
     first = 0 if window is None else max(0, query - window + 1)
-    return all(found[position // block_size] for position in range(first, num_blocks * block_size))
+    seen = [found[position // block_size] for position in range(first, num_blocks * block_size)]
+    return all(seen) and (num_blocks == 0 or found[num_blocks - 1] != 0)
 
 
 @given(st.lists(st.integers(0, 2), max_size=12), windows, st.integers(1, 5), st.integers(0, 4), st.data())
@@ -28,14 +29,19 @@ def test_the_longest_hit_is_the_greatest_length_that_the_definition_allows(
     assert group.longest_hit(found, limit, num_tokens) == max(lengths)
 
 
-@pytest.mark.parametrize(("window", "num_needed"), [(1, 0), (2, 1), (9, 1), (10, 2), (17, 2), (18, 3)])
+@pytest.mark.parametrize(("window", "num_needed"), [(2, 1), (9, 1), (10, 2), (17, 2), (18, 3)])
 def test_a_hit_needs_the_blocks_of_the_window_before_it(window: int, num_needed: int) -> None:
     group = CacheGroup(CacheGroupSpec(window), 8)
     found = [0] * (10 - num_needed) + [1] * num_needed
     assert group.longest_hit(found, 10, 100) == 10
-    if num_needed:
-        found[10 - num_needed] = 0
-        assert group.longest_hit(found, 10, 100) < 10
+    found[10 - num_needed] = 0
+    assert group.longest_hit(found, 10, 100) < 10
+
+
+def test_even_a_window_of_one_token_needs_proof_that_the_hit_was_computed() -> None:
+    group = CacheGroup(CacheGroupSpec(1), 4)
+    assert group.longest_hit([0, 1, 0, 0], 4, 100) == 2
+    assert group.longest_hit([0, 0, 0, 0], 4, 100) == 0
 
 
 def test_a_full_hit_needs_what_the_last_token_sees_which_may_be_a_block_more() -> None:

@@ -76,7 +76,8 @@ class Twin:
             for g in range(len(self.windows)):
                 first = self.first_needed(g, cached)
                 found = [self.find(self.key(g, chain, i)) for i in range(first, length)]
-                if all(found):
+                proven = length == 0 or self.find(self.key(g, chain, length - 1))
+                if all(found) and proven:
                     tables.append((0,) * first + tuple(found))
             if len(tables) == len(self.windows):
                 return cached, length, tuple(tables)
@@ -214,8 +215,8 @@ class Holder:
 class World:
     """A manager, its twin and a pretended KV store, and what a scheduler may do to them.
 
-    Every move draws what it needs from the `Random` given to it, compares the answers of manager and twin, and does
-    nothing where it makes no sense.
+    Every move draws what it needs from the `Random` given to it, compares the answers of manager and twin,
+    and does nothing where it makes no sense.
     """
 
     def __init__(

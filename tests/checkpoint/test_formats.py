@@ -25,6 +25,12 @@ def test_a_folder_stands_for_the_one_gguf_in_it(write_gguf: WriteGguf) -> None:
     assert "other.gguf" in caught.value.hint
 
 
+def test_a_folder_may_hold_a_configuration_beside_its_gguf(write_gguf: WriteGguf) -> None:
+    path = write_gguf()
+    (path.parent / "config.json").write_text("{}")
+    assert model_at(path.parent) == path
+
+
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingCheckpointError, match="nowhere"):
         open_checkpoint(tmp_path / "nowhere")

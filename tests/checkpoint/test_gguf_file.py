@@ -47,13 +47,22 @@ def test_a_second_opening_reads_only_the_companion(
 ) -> None:
     path = write_gguf()
     first = open_quietly(path)
-    monkeypatch.setattr(GgufFile, "_read", no_reading)
+    assert first.digest
+    monkeypatch.setattr(GgufFile, "_header", no_reading)
     monkeypatch.setattr(gguf_file, "translate_tokenizer", no_reading)
     second = open_quietly(path)
     assert second.metadata == first.metadata
     assert second.digest == first.digest
     assert second.tokenizer_json == first.tokenizer_json
     assert second.tensor("x.weight") == first.tensor("x.weight")
+
+
+def test_opening_reads_no_weights(write_gguf: WriteGguf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_file, "weights_digest", no_reading)
+    checkpoint = open_quietly(write_gguf())
+    assert checkpoint.tokenizer_json
+    assert checkpoint.tensor("x.weight").shape == (64,)
+    assert not list(checkpoint.path.parent.glob("*.ratoon"))
 
 
 def test_equal_weights_have_equal_digests_whatever_the_metadata(write_gguf: WriteGguf) -> None:
@@ -80,11 +89,13 @@ def test_a_model_without_a_known_tokenizer_opens_and_says_so_when_asked_for_text
         checkpoint = open_quietly(path)
         with pytest.raises(UnsupportedModelError, match="'rwkv'"):
             _ = checkpoint.tokenizer_json
+        assert checkpoint.digest
 
 
 def test_progress_ends_with_every_byte_of_the_weights(write_gguf: WriteGguf) -> None:
     calls: list[tuple[str, int, int]] = []
-    GgufFile(write_gguf(tensors={"x": np.ones(8, np.float32)}), lambda *call: calls.append(call))
+    path = write_gguf(tensors={"x": np.ones(8, np.float32)})
+    assert GgufFile(path, lambda *call: calls.append(call)).digest
     assert calls[-1][1:] == (32, 32)
 
 

@@ -38,7 +38,7 @@ FOLDER = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safet
         (["m.q4_0.gguf", "m.f16.gguf"], ["m.q4_0.gguf"]),
         (["mmproj-m-F16.gguf", "m-BF16.gguf"], ["m-BF16.gguf"]),
         (["m-Q8_0-00001-of-00002.gguf", *FOLDER], FOLDER[:-1]),
-        (["m-IQ4_0.gguf"], []),
+        (["m-IQ4_0.gguf", "inner/m-Q8_0.gguf"], []),
         (["config.json", "model.safetensors"], []),
         (["model-1.safetensors", "model.safetensors.index.json", *FOLDER[:2], "original/model.pth"],
          ["model-1.safetensors", "model.safetensors.index.json", *FOLDER[:2]]),

@@ -57,6 +57,9 @@ def test_a_path_in_the_home_folder_may_begin_with_a_tilde(
         ("models/missing.gguf", "ratoon pull smollm2"),
         ("/nowhere/at/all", "ratoon pull smollm2"),
         ("nonsense", "ratoon pull smollm2"),
+        ("long" * 2000, "ratoon pull smollm2"),
+        ("nul\0", "ratoon pull smollm2"),
+        ("~nobody-of-that-name/model.gguf", "ratoon pull smollm2"),
         ("", "ratoon pull smollm2"),
     ],
 )

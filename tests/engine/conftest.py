@@ -75,6 +75,7 @@ class MemoryRunner:
 
     def __init__(self, groups: Groups) -> None:
         self.groups = groups
+        self.is_committed: Callable[[int], bool] = lambda block_id: False
         self.memory: dict[tuple[int, int, int], tuple[int, int]] = {}  # group, block, offset: position, value
         self.failure: BaseException | None = None
         self.plans: list[StepPlan] = []
@@ -116,6 +117,9 @@ class MemoryRunner:
 
     def write(self, chunk: ScheduledChunk, position: int, value: int) -> set[tuple[int, int, int]]:
         slots = self.slots(chunk, position)
+        assert not any(self.is_committed(block_id) for _, block_id, _ in slots), (
+            "others rely on what is there"
+        )
         self.memory.update(dict.fromkeys(slots, (position, value)))
         return slots
 
@@ -175,6 +179,7 @@ class Bench:
         )
         self.scheduler = Scheduler(self.cache, limits, eos_token_ids=(EOS,))
         self.runner = MemoryRunner(self.groups)
+        self.runner.is_committed = lambda block_id: self.cache.pool.block_hashes[block_id] is not None
         ticks = count()
         self.core = EngineCore(self.scheduler, self.runner, clock=lambda: float(next(ticks)))
         self.requests: dict[int, Request] = {}

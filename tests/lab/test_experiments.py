@@ -89,7 +89,7 @@ def test_a_server_that_does_not_warm_up_leaves_a_failed_cell(run: _Run) -> None:
     _, report = run(SWEEP, "--fail-after", "1")
 
     assert len(report.failures) == 16  # one line per cell, for both rounds
-    assert all("out of order (2 times)" in failure for failure in report.failures)
+    assert all(failure.endswith("out of order. (2 times)") for failure in report.failures)
     assert {row["failed"] for row in table(report, "cells-ttft")} == {2}
 
 
@@ -109,15 +109,9 @@ def test_a_sweep_measures_every_cell_as_often_as_asked(run: _Run) -> None:
     assert "16 of 16 answers are the same text with caching on as with caching off." in report.findings
     assert "32 of 32 requests hit exactly the tokens worked out from the token ids." in report.findings
     assert not report.failures
-    assert len(store.rows) == 32
-
-
-def test_a_sweep_shuffles_its_order_and_the_seed_fixes_it(run: _Run) -> None:
-    store, _ = run(SWEEP)
-    keys = [row["key"] for row in store.rows]
-
-    assert keys != sorted(keys)
-    assert keys[:16] != [key.replace("1/", "0/", 1) for key in keys[16:]]
+    keys = [row["key"].split("/", 1)[1] for row in store.rows]
+    assert set(keys[:16]) == set(keys[16:])
+    assert keys[:16] != keys[16:]  # every round has an order of its own
 
 
 def test_a_sweep_begins_no_round_after_its_time(run: _Run) -> None:

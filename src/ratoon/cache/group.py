@@ -21,9 +21,9 @@ class CacheGroup:
     def longest_hit(self, found: Sequence[int], num_blocks: int, num_tokens: int) -> int:
         """Return the greatest length, at most `num_blocks`, at which this group allows a hit.
 
-        `found[i]` is a block that holds logical block i, 0 where there is none. A hit of some length is
-        allowed if every block that the first query after it sees is there; after a hit on all `num_tokens`
-        that is the last token.
+        `found[i]` is a block that holds logical block i, 0 where there is none. A hit is allowed if its last
+        block is there, which proves that it was computed, and all that the first query after it sees; after a
+        hit on all `num_tokens` that query is the last token.
         """
         if self.window is None:
             try:
@@ -31,24 +31,15 @@ class CacheGroup:
             except ValueError:
                 return num_blocks
         length = num_blocks
-        needed = self.first_needed(min(length * self._block_size, num_tokens - 1))
+        required = self._first_required(length, num_tokens)
         i = length - 1
-        while i >= needed:
-            if not found[i]:  # every length from here to the present one needs this block
+        while i >= required:
+            if not found[i]:  # every length from here to the present one requires this block
                 length = i
-                needed = self.first_needed(length * self._block_size)
+                required = self._first_required(length, num_tokens)
             i -= 1
         return length
 
-    def max_blocks(self, num_tokens: int, max_chunk: int) -> int:
-        """Return how many blocks one request holds at most while it grows to `num_tokens`.
-
-        `max_chunk` is the greatest number of tokens that it reserves ahead of what it has computed. A
-        window needs the blocks of the W - 1 tokens before such a chunk and of the chunk, wherever these
-        begin in a block.
-        """
-        size = self._block_size
-        in_all = -(-num_tokens // size)
-        if self.window is None:
-            return in_all
-        return min(in_all, (self.window + max_chunk + size - 3) // size + 1)
+    def _first_required(self, length: int, num_tokens: int) -> int:
+        query = min(length * self._block_size, num_tokens - 1)
+        return max(0, min(self.first_needed(query), length - 1))

@@ -5,7 +5,7 @@ itself is read. It lies beside the model (`model.gguf.ratoon`, or `.ratoon` in a
 user's cache folder where that place cannot be written. It belongs to the model as long as the sizes and
 modification times of the model's files stay.
 
-The file is one line of JSON (`_Stamp`), then the facts as JSON, then the tokenizer as text.
+The file is one line of JSON that tells what it belongs to, then the facts as JSON, then the tokenizer.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ratoon.util.atomic import atomic_file
 from ratoon.util.user_cache import user_cache_folder
@@ -26,7 +27,7 @@ _FORMAT_VERSION = 1
 class Companion:
     """`facts` is what JSON can hold; `tokenizer_json` may be empty."""
 
-    facts: dict[str, object]
+    facts: dict[str, Any]
     tokenizer_json: str = ""
 
 

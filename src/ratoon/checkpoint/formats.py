@@ -1,5 +1,6 @@
 """Which format a model has, and opening it."""
 
+import os
 from pathlib import Path
 
 from ratoon.checkpoint.checkpoint import Checkpoint
@@ -12,7 +13,7 @@ from ratoon.util.progress import Progress, no_progress
 def open_checkpoint(path: Path, progress: Progress = no_progress) -> Checkpoint:
     """Open a GGUF file or a folder in Hugging Face's layout.
 
-    The first opening reads every byte once, for the digest; later ones take milliseconds.
+    `progress` is told about when the digest is first asked for, which reads every byte of the weights.
     Raises `CheckpointError` of some kind.
     """
     path = model_at(path)
@@ -21,13 +22,13 @@ def open_checkpoint(path: Path, progress: Progress = no_progress) -> Checkpoint:
 
 def model_at(path: Path) -> Path:
     """Return what a path stands for: itself, or the one GGUF file in it. Raises `CheckpointError`."""
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, says no where it may not look
         raise MissingCheckpointError(f"There is no file or folder {path}.")
     if path.suffix == ".safetensors" and path.is_file():
         raise CheckpointError(
             f"{path} lacks its configuration and tokenizer.", hint=f"Give the folder instead: {path.parent}"
         )
-    if path.is_file() or (path / "config.json").exists():
+    if path.is_file() or any(path.glob("*.safetensors")):
         return path
     files = sorted(path.glob("*.gguf"))
     if len(files) == 1:
@@ -35,4 +36,4 @@ def model_at(path: Path) -> Path:
     if files:
         names = ", ".join(file.name for file in files)
         raise CheckpointError(f"{path} holds several models.", hint=f"Give one of the files in it: {names}")
-    raise MissingCheckpointError(f"{path} holds neither a GGUF file nor a config.json with safetensors.")
+    raise MissingCheckpointError(f"{path} holds neither a GGUF file nor safetensors.")

@@ -1,21 +1,25 @@
 """`GgufFile`: a GGUF file as a `Checkpoint`.
 
-The first time a file is opened its header is walked, its weights are digested and its tokenizer is
-translated; all that is kept in the companion, so the next time nothing but the companion is read and no
-library is loaded.
+Opening a file for the first time walks its header. When the digest is asked for, the weights are read
+once, and all that was found out, with the tokenizer in translation, is kept in the companion. From then
+on opening reads the companion and nothing else, and loads no library.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ratoon.checkpoint.companion import Companion, load_companion, save_companion
 from ratoon.checkpoint.digest import weights_digest
 from ratoon.checkpoint.gguf_tokenizer import translate_tokenizer
 from ratoon.checkpoint.mapped_file import map_file
 from ratoon.checkpoint.tensor import RawTensor
-from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
+from ratoon.errors import CheckpointError, CorruptCheckpointError
 from ratoon.util.progress import Progress
+
+if TYPE_CHECKING:
+    from ratoon.checkpoint.gguf_header import GgufHeader
 
 
 class GgufFile:
@@ -25,16 +29,15 @@ class GgufFile:
 
     def __init__(self, path: Path, progress: Progress) -> None:
         self.path = path
+        self._progress = progress
         self._data = map_file(path)
-        companion = load_companion(path, [path])
-        if companion is None:
-            companion = self._read(progress)
-            save_companion(path, [path], companion)
-        facts: dict[str, Any] = companion.facts
-        self.metadata: Mapping[str, object] = facts["metadata"]
-        self.digest = bytes.fromhex(facts["digest"])
-        self._tensors = _views(self._data, facts["tensors"])
-        self._tokenizer_json = companion.tokenizer_json
+        self._companion = load_companion(path, [path])
+        self._facts = self._companion.facts if self._companion else _facts(self._header())
+        self.metadata: Mapping[str, object] = self._facts["metadata"]
+        self._tensors = {
+            name: RawTensor(name, tuple(shape), dtype, self._data[start : start + size])
+            for name, shape, dtype, start, size in self._facts["tensors"]
+        }
 
     @property
     def architecture(self) -> str:
@@ -44,10 +47,25 @@ class GgufFile:
             raise CorruptCheckpointError(f"{self.path} does not say what architecture it is.")
         return name
 
-    @property
+    @cached_property
     def tokenizer_json(self) -> str:
         """Raises `UnsupportedModelError` where the file has no tokenizer, or one of an unknown kind."""
-        return self._tokenizer_json or self._translate_tokenizer()
+        kept = self._companion.tokenizer_json if self._companion else ""
+        return kept or translate_tokenizer(self._header().metadata, str(self.path))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Kept from the first time on."""
+        if self._companion:
+            return bytes.fromhex(self._facts["digest"])
+        digest = weights_digest(self._tensors.values(), self._progress)
+        try:
+            tokenizer_json = self.tokenizer_json
+        except CheckpointError:
+            tokenizer_json = ""  # the error comes when text is wanted
+        companion = Companion(self._facts | {"digest": digest.hex()}, tokenizer_json)
+        save_companion(self.path, [self.path], companion)
+        return digest
 
     def tensor_names(self) -> tuple[str, ...]:
         """Names in file order."""
@@ -59,33 +77,20 @@ class GgufFile:
             raise CorruptCheckpointError(f"{self.path} has no tensor {name!r}.")
         return self._tensors[name]
 
-    def _read(self, progress: Progress) -> Companion:
-        from ratoon.checkpoint.gguf_header import (
-            read_gguf_header,
-        )  # brings `gguf`, which takes a while to load
-
-        header = read_gguf_header(self._data, str(self.path))
-        tensors = [[t.name, t.shape, t.dtype, t.start, t.size] for t in header.tensors]
-        digest = weights_digest(_views(self._data, tensors).values(), progress)
-        metadata = {key: value for key, value in header.metadata.items() if not _is_token_list(key, value)}
-        facts: dict[str, object] = {"digest": digest.hex(), "metadata": metadata, "tensors": tensors}
-        try:
-            return Companion(facts, translate_tokenizer(header.metadata, str(self.path)))
-        except UnsupportedModelError:
-            return Companion(facts)  # the model can still be looked at; the error comes when text is wanted
-
-    def _translate_tokenizer(self) -> str:
+    def _header(self) -> "GgufHeader":
+        # Imported here, because `gguf` takes longer to load than a companion.
         from ratoon.checkpoint.gguf_header import read_gguf_header
 
-        return translate_tokenizer(read_gguf_header(self._data, str(self.path)).metadata, str(self.path))
+        return read_gguf_header(self._data, str(self.path))
 
 
-def _views(data: memoryview, entries: list[Any]) -> dict[str, RawTensor]:
+def _facts(header: "GgufHeader") -> dict[str, Any]:
+    """Return what a companion keeps of a header: all but the token lists."""
     return {
-        name: RawTensor(name, tuple(shape), dtype, data[start : start + size])
-        for name, shape, dtype, start, size in entries
+        "metadata": {
+            key: value
+            for key, value in header.metadata.items()
+            if not (key.startswith("tokenizer.ggml.") and isinstance(value, list))
+        },
+        "tensors": [[t.name, t.shape, t.dtype, t.start, t.size] for t in header.tensors],
     }
-
-
-def _is_token_list(key: str, value: object) -> bool:
-    return key.startswith("tokenizer.ggml.") and isinstance(value, list)

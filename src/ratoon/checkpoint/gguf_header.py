@@ -18,7 +18,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 
 from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
 
-MAGIC = b"GGUF"
+_MAGIC = b"GGUF"
 _DEFAULT_ALIGNMENT = 32
 _MAX_DIMENSIONS = 4  # of the format's own library
 _STORAGE = {kind.value: kind for kind in GGMLQuantizationType if kind in GGML_QUANT_SIZES}
@@ -75,7 +75,7 @@ def read_gguf_header(data: memoryview, name: str) -> GgufHeader:
 
 
 def _check_version(walk: "_Walk") -> None:
-    if bytes(walk.take(4)) != MAGIC:
+    if bytes(walk.take(4)) != _MAGIC:
         walk.fail("does not begin as a GGUF file does")
     version = walk.integer("I")
     if version and not version & 0xFFFF:
@@ -120,9 +120,8 @@ def _read_tensor_info(walk: "_Walk", tensor: str) -> tuple[tuple[int, ...], str,
     num_dimensions = walk.integer("I")
     if not 1 <= num_dimensions <= _MAX_DIMENSIONS:
         walk.fail(f"gives its tensor {tensor!r} {num_dimensions} dimensions")
-    shape = tuple(walk.integer("Q") for _ in range(num_dimensions))[
-        ::-1
-    ]  # the file has the contiguous axis first
+    contiguous_first = [walk.integer("Q") for _ in range(num_dimensions)]
+    shape = tuple(reversed(contiguous_first))
     number = walk.integer("I")
     kind = _STORAGE.get(number)
     if kind is None:
@@ -199,7 +198,7 @@ class _Walk:
     def scalars(self, number: int, count: int) -> list[object]:
         code = _SCALARS.get(number)
         if code is None:
-            self.fail(f"has a value of type {number}, which the format does not know")
+            self.fail(f"has a value of type {number}, which is not known here")
         size = struct.calcsize("<" + code)
         view = self.take(count * size)
         return list(struct.unpack(f"<{count}{code}", view))

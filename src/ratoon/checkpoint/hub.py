@@ -27,7 +27,7 @@ def is_repo_id(name: str) -> bool:
 def choose_files(sizes: Mapping[str, int]) -> list[str]:
     """Return what to fetch of a repo: one GGUF that runs, else the safetensors folder, else nothing."""
     for quantisation in _QUANTISATIONS:
-        pattern = re.compile(rf"(?!mmproj).*[-._]{quantisation}\.gguf", re.IGNORECASE)
+        pattern = re.compile(rf"(?!mmproj)[^/]*[-._]{quantisation}\.gguf", re.IGNORECASE)
         if fitting := [name for name in sizes if pattern.fullmatch(name)]:
             return [min(fitting, key=lambda name: (sizes[name], name))]
     chosen = [name for name in sizes if _FOLDER_FILES.fullmatch(name)]
@@ -75,6 +75,6 @@ def _explained(repo_id: str, error: Exception) -> PullError:
         return PullError(f"There is no repo {repo_id} on Hugging Face, or it is private.")
     reason = next(iter(str(error).splitlines()), type(error).__name__)
     return PullError(
-        f"Hugging Face does not give out {repo_id}: {reason}.",
+        f"Hugging Face does not give out {repo_id}: {reason.rstrip('.')}.",
         hint="Check the network, then pull again.",
     )

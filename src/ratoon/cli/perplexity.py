@@ -100,7 +100,7 @@ def _token_ids(content: str) -> list[Any] | None:
     """Return the content as token ids, or lists of them, if it is JSON of that form; else it is text."""
     try:
         value = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, list):
         return None

@@ -118,8 +118,10 @@ def _validation_error(error: RequestValidationError) -> ApiError:
         return ApiError(400, f"The body is not JSON: {problem['ctx']['error']}.", code="invalid_json")
     path = ".".join(str(part) for part in problem["loc"] if part != "body")
     message = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
-    if not path:
+    if not path and problem["type"] != "value_error":
         return ApiError(
             400, f"The body must be a JSON object sent as application/json: {message}.", code="invalid_json"
         )
-    return ApiError(400, f"{path}: {message}.", code="invalid_value", param=path)
+    return ApiError(
+        400, f"{path}: {message}." if path else f"{message}.", code="invalid_value", param=path or None
+    )

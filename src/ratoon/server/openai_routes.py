@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from ratoon.identity.extra_keys import NO_EXTRAS
 from ratoon.server.answering import Answering
 from ratoon.server.api_error import ApiError
 from ratoon.server.requests import (
@@ -93,6 +94,7 @@ def openai_routes(service: Service) -> APIRouter:
         """Return the text of token ids."""
         check_model(body.model)
         model = service.model
+        model.make_chain(body.tokens, NO_EXTRAS)  # refuses what is no token
         text = await asyncio.to_thread(model.tokenizer.decode, body.tokens, skip_special=False)
         return JSONResponse({"prompt": text}, headers=unknown_field_warning(body.unknown_fields()))
 

@@ -8,6 +8,7 @@ run out of time, the engine stops. A second signal does not wait.
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
@@ -38,8 +39,8 @@ def serve(model: str, engine_settings: Mapping[str, object], settings: ServerSet
             return
         lines = [
             *service.model.description,
-            f"isolation  {keys.describe()}",
-            f"listening  {address_of(listener)}",
+            f"isolation   {keys.describe()}",
+            f"listening   {address_of(listener)}",
         ]
         print("\n".join(lines), file=sys.stderr, flush=True)
 
@@ -80,7 +81,13 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take SIGTERM and SIGINT, and do not raise them again afterwards as uvicorn would."""
+        """Take SIGTERM and SIGINT, and do not raise them again afterwards as uvicorn would.
+
+        Only the main thread can take signals; elsewhere whoever runs the server stops it.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         taken = (signal.SIGTERM, signal.SIGINT)
         before = [signal.signal(number, self.handle_exit) for number in taken]
         try:

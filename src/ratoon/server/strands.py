@@ -15,7 +15,7 @@ from ratoon.server.requests import CacheOptions
 from ratoon.server.responses import Part
 from ratoon.server.salts import request_salt
 from ratoon.server.served_model import ServedModel
-from ratoon.server.tasks import Task
+from ratoon.server.tasks import EncodedPrompt, Task
 from ratoon.server.tenants import Tenant
 from ratoon.step import Logprobs
 from ratoon.text.tokenizer import Tokenizer
@@ -76,17 +76,23 @@ def make_strands(model: ServedModel, tenant: Tenant, task: Task) -> list[Strand]
     for prompt in task.encode(model):
         params = _params(model, tenant, task, len(prompt.token_ids))
         seed = model.draw_seed() if params.seed is None else params.seed
-        for child in range(params.n):
+        requests = [
+            _request(model, tenant, task, prompt.token_ids, params, child_seed(seed, child))
+            for child in range(params.n)
+        ]
+        echo = _echo(model, prompt) if task.body.echo else ""
+        for request in requests:
+            shows_tokens = task.body.max_tokens != 0
             strands.append(
-                Strand(
-                    len(strands),
-                    _request(model, tenant, task, prompt.token_ids, params, child_seed(seed, child)),
-                    model.tokenizer,
-                    echo=prompt.text if task.body.echo else "",
-                    shows_tokens=task.body.max_tokens != 0,
-                )
+                Strand(len(strands), request, model.tokenizer, echo=echo, shows_tokens=shows_tokens)
             )
     return strands
+
+
+def _echo(model: ServedModel, prompt: EncodedPrompt) -> str:
+    if prompt.echo is None:
+        return model.tokenizer.decode(prompt.token_ids, skip_special=False)
+    return prompt.echo
 
 
 def _request(

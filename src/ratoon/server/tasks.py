@@ -11,10 +11,10 @@ from ratoon.text.chat_prompt import encode_chat
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """A prompt's tokens, and the text that `echo` puts before the answer."""
+    """A prompt's tokens, not yet checked, and what `echo` puts before the answer; None is their own text."""
 
     token_ids: Sequence[int]
-    text: str
+    echo: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,4 +84,4 @@ def encode_conversation(model: ServedModel, body: Conversation) -> list[int]:
 def _encode_prompt(model: ServedModel, prompt: str | list[int]) -> EncodedPrompt:
     if isinstance(prompt, str):
         return EncodedPrompt(model.tokenizer.encode(prompt, add_special=True, parse_special=True), prompt)
-    return EncodedPrompt(prompt, model.tokenizer.decode(prompt, skip_special=False))
+    return EncodedPrompt(prompt, None)

@@ -20,9 +20,9 @@ def spec_of_gguf(checkpoint: Checkpoint, family: Family) -> ModelSpec:
     tensors = set(checkpoint.tensor_names())
     if keys.integer("expert_count", 0):
         keys.unsupported("a mixture of experts")
-    hidden_size, num_heads = keys.integer("embedding_length"), keys.integer("attention.head_count")
-    num_layers = keys.integer("block_count")
-    head_dim = keys.integer("attention.key_length", hidden_size // max(num_heads, 1))
+    hidden_size, num_heads = keys.size("embedding_length"), keys.size("attention.head_count")
+    num_layers = keys.size("block_count")
+    head_dim = keys.size("attention.key_length", hidden_size // num_heads)
     if keys.integer("attention.value_length", head_dim) != head_dim:
         keys.unsupported("values of another width than its keys")
     if f"blk.{num_layers - 1}.attn_norm.weight" not in tensors:
@@ -31,12 +31,12 @@ def spec_of_gguf(checkpoint: Checkpoint, family: Family) -> ModelSpec:
     return ModelSpec(
         architecture=architecture,
         hidden_size=hidden_size,
-        intermediate_size=keys.integer("feed_forward_length"),
+        intermediate_size=keys.size("feed_forward_length"),
         num_heads=num_heads,
-        num_kv_heads=keys.integer("attention.head_count_kv", num_heads),
+        num_kv_heads=keys.size("attention.head_count_kv", num_heads),
         head_dim=head_dim,
         vocab_size=checkpoint.tensor("token_embd.weight").shape[0],
-        max_context=keys.integer("context_length"),
+        max_context=keys.size("context_length"),
         norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
         layers=_layers(checkpoint, keys, family, num_layers, head_dim),
         attention_scale=scaled_by**-0.5,
@@ -60,9 +60,9 @@ def _layers(
         return (LayerSpec(window, everywhere),) * num_layers
     local = everywhere
     if family.local_rope_base is not None:
-        base = keys.number("rope.freq_base_swa", family.local_rope_base)
+        base = keys.positive("rope.freq_base_swa", family.local_rope_base)
         local = RopeSpec(base, everywhere.dim, everywhere.interleaved)
-    period = keys.integer("attention.sliding_window_pattern", family.window_period)
+    period = keys.size("attention.sliding_window_pattern", family.window_period)
     return tuple(
         LayerSpec(None, everywhere) if (layer + 1) % period == 0 else LayerSpec(window, local)
         for layer in range(num_layers)
@@ -70,11 +70,11 @@ def _layers(
 
 
 def _rope(checkpoint: Checkpoint, keys: Settings, head_dim: int) -> RopeSpec:
-    dim = keys.integer("rope.dimension_count", head_dim)
+    dim = keys.size("rope.dimension_count", head_dim)
     kind = keys.get("rope.scaling.type")
     if kind not in (None, "none", "linear"):
         keys.unsupported(f"RoPE scaling of the kind {kind!r}")
-    factors = linear_factors(dim, keys.number("rope.scaling.factor", 1.0) if kind == "linear" else 1.0)
+    factors = linear_factors(dim, keys.positive("rope.scaling.factor", 1.0) if kind == "linear" else 1.0)
     if "rope_freqs.weight" in checkpoint.tensor_names():
         tensor = checkpoint.tensor("rope_freqs.weight")
         if tensor.dtype != "F32" or tensor.shape != (dim // 2,):
@@ -82,4 +82,4 @@ def _rope(checkpoint: Checkpoint, keys: Settings, head_dim: int) -> RopeSpec:
         factors = tuple(tensor.data.cast("f"))
     # GGUF stores q and k of the Llama family with their rows permuted, so that turning pairs are neighbours.
     interleaved = checkpoint.architecture == "llama"
-    return RopeSpec(keys.number("rope.freq_base", 1e4), dim, interleaved, factors)
+    return RopeSpec(keys.positive("rope.freq_base", 1e4), dim, interleaved, factors)

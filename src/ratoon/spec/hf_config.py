@@ -18,23 +18,23 @@ def spec_of_config(checkpoint: Checkpoint, family: Family) -> ModelSpec:
     config = Settings(checkpoint.metadata, checkpoint.path)
     _refuse_what_is_missing(config, family)
     tensors = set(checkpoint.tensor_names())
-    hidden_size, num_heads = config.integer("hidden_size"), config.integer("num_attention_heads")
-    num_layers = config.integer("num_hidden_layers")
+    hidden_size, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
+    num_layers = config.size("num_hidden_layers")
     if f"model.layers.{num_layers - 1}.input_layernorm.weight" not in tensors:
         config.corrupt(f"it has no tensors for {num_layers} layers")
-    head_dim = config.integer("head_dim", hidden_size // max(num_heads, 1))
+    head_dim = config.size("head_dim", hidden_size // num_heads)
     return ModelSpec(
         architecture=checkpoint.architecture,
         hidden_size=hidden_size,
-        intermediate_size=config.integer("intermediate_size"),
+        intermediate_size=config.size("intermediate_size"),
         num_heads=num_heads,
-        num_kv_heads=config.integer("num_key_value_heads", num_heads),
+        num_kv_heads=config.size("num_key_value_heads", num_heads),
         head_dim=head_dim,
         vocab_size=checkpoint.tensor("model.embed_tokens.weight").shape[0],
-        max_context=config.integer("max_position_embeddings"),
+        max_context=config.size("max_position_embeddings"),
         norm_eps=config.number("rms_norm_eps"),
         layers=_layers(config, family, num_layers, head_dim),
-        attention_scale=config.number("query_pre_attn_scalar", head_dim) ** -0.5,
+        attention_scale=config.positive("query_pre_attn_scalar", head_dim) ** -0.5,
         activation="gelu_tanh" if family.is_gemma else "silu",
         qkv_bias=family.qkv_bias or "model.layers.0.self_attn.q_proj.bias" in tensors,
         qk_norm=family.qk_norm,
@@ -80,7 +80,7 @@ def _windowed_layers(config: Settings, family: Family, num_layers: int) -> list[
             config.unsupported(f"layers of the kinds {sorted(set(map(str, kinds)))}")
         return [kind == "sliding_attention" for kind in kinds]
     if family.window_period:
-        period = config.integer("sliding_window_pattern", family.window_period)
+        period = config.size("sliding_window_pattern", family.window_period)
         return [(layer + 1) % period != 0 for layer in range(num_layers)]
     first = config.integer("max_window_layers", 0)
     return [layer >= first for layer in range(num_layers)]
@@ -95,12 +95,12 @@ def _ropes(config: Settings, family: Family, dim: int) -> tuple[RopeSpec, RopeSp
     if table.get("rope_theta") is not None:
         everywhere = _rope_of(table, dim)
     else:
-        everywhere = config_rope(config.table("rope_scaling"), config.number("rope_theta", 1e4), dim)
+        everywhere = config_rope(config.table("rope_scaling"), config.positive("rope_theta", 1e4), dim)
     if family.local_rope_base is None:
         return everywhere, everywhere
-    base = config.number("rope_local_base_freq", family.local_rope_base)
+    base = config.positive("rope_local_base_freq", family.local_rope_base)
     return everywhere, RopeSpec(base, dim, interleaved=False)
 
 
 def _rope_of(table: Settings, dim: int) -> RopeSpec:
-    return config_rope(table, table.number("rope_theta"), dim)
+    return config_rope(table, table.positive("rope_theta"), dim)

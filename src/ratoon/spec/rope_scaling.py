@@ -16,7 +16,7 @@ def config_rope(settings: Settings, base: float, dim: int) -> RopeSpec:
     kind = settings.get("rope_type") or settings.get("type") or "default"
     factors: tuple[float, ...] = ()
     if kind == "linear":
-        factors = linear_factors(dim, settings.number("factor"))
+        factors = linear_factors(dim, settings.positive("factor"))
     elif kind == "llama3":
         factors = _llama3_factors(settings, base, dim)
     elif kind != "default":
@@ -29,10 +29,10 @@ def _llama3_factors(settings: Settings, base: float, dim: int) -> tuple[float, .
 
     A wave's place on the ramp is how often it turns within the original context.
     """
-    factor = settings.number("factor")
+    factor = settings.positive("factor")
     low, high = settings.number("low_freq_factor"), settings.number("high_freq_factor")
     context = settings.number("original_max_position_embeddings")
-    if factor <= 0 or high <= low:
+    if high <= low:
         settings.corrupt("the factors of its RoPE scaling are out of order")
     factors = []
     for pair in range(dim // 2):

@@ -1,10 +1,14 @@
 """`Settings`: a model's metadata, read with its types checked."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
+
+_ABSURD = 1 << 27
+"""No size of a model comes near it."""
 
 
 class Settings:
@@ -23,15 +27,29 @@ class Settings:
         """Return a whole number of at least 0."""
         value = self._or_default(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            self.corrupt(f"{self._prefix}{key} is {value!r}, not a whole number")
+            self.corrupt(f"{self._prefix}{key} is {value!r}")
+        return value
+
+    def size(self, key: str, default: int | None = None) -> int:
+        """Return a whole number above 0 that memory may be allocated by."""
+        value = self.integer(key, default)
+        if not 0 < value <= _ABSURD:
+            self.corrupt(f"{self._prefix}{key} is {value}")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
-        """Return a number."""
+        """Return a finite number of at least 0."""
         value = self._or_default(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.corrupt(f"{self._prefix}{key} is {value!r}, not a number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            self.corrupt(f"{self._prefix}{key} is {value!r}")
         return float(value)
+
+    def positive(self, key: str, default: float | None = None) -> float:
+        """Return a finite number above 0."""
+        value = self.number(key, default)
+        if not value:
+            self.corrupt(f"{self._prefix}{key} is 0")
+        return value
 
     def table(self, key: str) -> "Settings":
         """Return the settings under a key; none where it is absent."""

@@ -212,7 +212,9 @@ class NativeOps:
 
     def _check(self, tensor: RawTensor) -> tuple[int, int]:
         if not self.supports(tensor.dtype):
-            raise UnsupportedModelError(f"tensor {tensor.name} is stored as {tensor.dtype}, which has no kernels")
+            raise UnsupportedModelError(
+                f"tensor {tensor.name} is stored as {tensor.dtype}, which has no kernels"
+            )
         rows, columns = tensor.shape
         return rows, columns
 

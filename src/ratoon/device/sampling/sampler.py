@@ -1,7 +1,7 @@
 """`sample`: the token after one row of logits.
 
-In this order, as vLLM has it: logit bias, bans, penalties; then either the best token (temperature 0) or
-temperature, min-p, top-k, top-p and a draw. A row is treated by itself and the draw depends on the seed and
+In this order, as vLLM has it: logit bias, bans and penalties; then either the best token (temperature 0) or
+temperature, min-p, top-k, top-p and a draw. A row is treated by itself, and the draw depends on the seed and
 the number of tokens generated before, so a request's choices do not depend on what runs beside it, nor on
 preemption.
 """
@@ -20,7 +20,16 @@ from ratoon.step import SampleSpec
 Row = NDArray[np.float32]
 
 SMALLEST_TEMPERATURE = 1e-30
-"""Below it a temperature may vanish in float32."""
+"""Below it a temperature might vanish in float32."""
+
+DEEPEST = -700.0
+"""Logits this far below the best are as good as forbidden: their float64 exponential is about to vanish."""
+
+NEAR = -8.0
+"""Tokens that are rarer than the best by more than exp(8) seldom matter to top-p."""
+
+PIECE = 256
+"""Probabilities that are summed at once in search of a draw's place."""
 
 
 def sample(logits: Row, spec: SampleSpec) -> int:
@@ -37,21 +46,40 @@ def _draw(logits: Row, spec: SampleSpec) -> int:
     params = spec.params
     with np.errstate(over="ignore"):  # minus infinity, where the temperature is tiny
         logits = logits / np.float32(max(params.temperature, SMALLEST_TEMPERATURE))
-    tokens = np.flatnonzero(logits >= _threshold(logits, params))
-    mass = np.cumsum(np.exp(logits[tokens], dtype=np.float64))
-    place = np.searchsorted(mass, mass[-1] * uniform(spec.seed, spec.num_generated), side="right")
-    return int(tokens[place])
+    kept = logits >= _threshold(logits, params)
+    weights = np.exp(logits[kept], dtype=np.float64)
+    return int(np.flatnonzero(kept)[_place(weights, uniform(spec.seed, spec.num_generated))])
 
 
 def _threshold(logits: Row, params: SamplingParams) -> np.float32:
     """Return the lowest logit that min-p, top-k and top-p keep; tokens equal to it are all kept."""
-    lowest = np.float32(-np.inf)
+    lowest = np.float32(DEEPEST)
     if params.min_p > 0:
-        lowest = np.float32(math.log(params.min_p))
+        lowest = max(lowest, np.float32(math.log(params.min_p)))
     if 0 < params.top_k < len(logits):
         lowest = max(lowest, np.partition(logits, -params.top_k)[-params.top_k])
     if params.top_p < 1:
-        descending = np.sort(logits[logits >= lowest])[::-1]
-        mass = np.cumsum(np.exp(descending, dtype=np.float64))
-        lowest = descending[np.searchsorted(mass, mass[-1] * params.top_p)]
+        lowest = _nucleus(logits[logits >= lowest], params.top_p)
     return lowest
+
+
+def _nucleus(logits: Row, top_p: float) -> np.float32:
+    """Return the lowest logit of the smallest set that holds `top_p` of the probability (arXiv:1904.09751)."""
+    needed = np.exp(logits, dtype=np.float64).sum() * top_p
+    for depth in (NEAR, DEEPEST):  # sorting a whole vocabulary takes as long as a layer of the model
+        descending = np.sort(logits[logits >= depth])[::-1]
+        mass = np.cumsum(np.exp(descending, dtype=np.float64))
+        if mass[-1] >= needed:
+            break
+    return np.float32(descending[min(np.searchsorted(mass, needed), len(mass) - 1)])
+
+
+def _place(weights: NDArray[np.float64], fraction: float) -> int:
+    """Return the first place up to which the weights sum to more than `fraction` of their total."""
+    pieces = np.cumsum(np.add.reduceat(weights, np.arange(0, len(weights), PIECE)))
+    target = pieces[-1] * fraction
+    piece = int(np.searchsorted(pieces, target, side="right"))
+    start = piece * PIECE
+    within = np.cumsum(weights[start : start + PIECE])
+    place = np.searchsorted(within, target - (pieces[piece - 1] if piece else 0.0), side="right")
+    return start + min(int(place), len(within) - 1)  # the two sums may round differently

@@ -119,7 +119,7 @@ def write_estimate(estimate: Estimate, unit: str, scale: float = 1.0) -> str:
     text = f"{write_number(estimate.value * scale)} {unit}"
     if estimate.low is None or estimate.high is None:
         return f"{text} (n = {estimate.count}, too few for an interval)"
-    low, high = write_number(estimate.low * scale), write_number(estimate.high * scale)
+    low, high = map(write_number, sorted((estimate.low * scale, estimate.high * scale)))
     return f"{text} (95 % interval {low} to {high}, n = {estimate.count})"
 
 
