@@ -101,6 +101,19 @@ INLINE float expand(Half x) {
     return first(load(lanes));
 }
 
+// Ask for the keys [begin, end) to be brought near: pages lie far apart, which the processor does not foresee.
+template <class T>
+INLINE void prefetch_span(const Pages<T>& pages, std::int64_t begin, std::int64_t end) {
+    const auto fetch = [](const T* from, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(64 / sizeof(T))) __builtin_prefetch(from + i, 0, 2);
+    };
+    const std::int64_t dim = pages.call.head_dim, size = pages.call.block_size;
+    for (std::int64_t at = begin / size * size; at < end; at += size) {
+        fetch(pages.keys(at), dim * size);
+        fetch(pages.values(at), dim * size);
+    }
+}
+
 // Blocks of sixteen lie in one page each: point at them.
 template <class T>
 SpanView<T> view_span(const Pages<T>& pages, std::int64_t begin, std::int64_t end) {
@@ -243,10 +256,12 @@ void attend_pages(const AttentionCall& call, const Unit& unit, int kv_head, std:
 
     const Pages<T> pages{call, call.tables + queries[0].sequence * call.table_width, kv_head};
     const bool aligned = call.block_size % kLanes == 0 && dim % kLanes == 0;
+    const auto begin_of = [&](std::int64_t span) { return first_visible > span * kSpan ? first_visible : span * kSpan; };
+    const auto end_of = [&](std::int64_t span) { return end < (span + 1) * kSpan ? end : (span + 1) * kSpan; };
+    prefetch_span(pages, begin_of(unit.first_span), end_of(unit.first_span));
     for (int span = unit.first_span; span < unit.end_span; ++span) {
-        const std::int64_t start = std::int64_t{span} * kSpan;
-        const std::int64_t from = first_visible > start ? first_visible : start;
-        const std::int64_t to = end < start + kSpan ? end : start + kSpan;
+        if (span + 1 < unit.end_span) prefetch_span(pages, begin_of(span + 1), end_of(span + 1));
+        const std::int64_t start = std::int64_t{span} * kSpan, from = begin_of(span), to = end_of(span);
         const int first_block = static_cast<int>((from - start) / kLanes);
         const int end_block = static_cast<int>((to - start + kLanes - 1) / kLanes);
 

@@ -7,7 +7,8 @@ namespace ratoon::avx2 {
 
 constexpr const char* kName = "avx2";
 constexpr int kTileHeight = 4;  // rows of an integer tile: 16 registers hold no more
-constexpr int kFloatRows = 6;   // rows of a float tile
+constexpr int kFloatRows = 6;   // of a float tile,
+constexpr int kFloatChains = 6;  // and how many sums (of sixteen columns) it keeps
 
 // ---- sixteen floats
 

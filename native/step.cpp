@@ -143,7 +143,8 @@ private:
         });
         std::int64_t total = 0;
         for (const Unit& part : parts) total += cost(part) * shape_.num_kv_heads;
-        const std::int64_t most = total / (4 * shape_.num_threads);
+        // A part of less than two spans costs more to merge than it gains.
+        const std::int64_t most = std::max<std::int64_t>(2, total / (4 * shape_.num_threads));
         plan_.units.clear();
         for (const Unit& part : parts) {
             if (!plan_.units.empty()) {

@@ -8,8 +8,8 @@
 
 namespace ratoon::RATOON_ISA {
 
-// How many vectors of columns a tile of this many rows works on, so that there are chains enough to hide the latency.
-constexpr int columns_for(int rows) { return rows >= 4 ? 1 : rows >= 2 ? 2 : 4; }
+// How many vectors of columns a tile of this many rows works on: as many chains as there are registers for.
+constexpr int columns_for(int rows) { return rows * 4 <= kFloatChains ? 4 : rows * 2 <= kFloatChains ? 2 : 1; }
 
 template <int kRows, int kColumns>
 struct FloatTile {

@@ -1,8 +1,12 @@
 """Fixtures for every room: where the real model lies."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+# Read when NumPy is first imported. Two BLAS threads on two busy cores wait for each other most of the time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ windows = st.one_of(st.none(), st.integers(1, 20))
 
 
 def allows(found: list[int], window: int | None, block_size: int, num_blocks: int, num_tokens: int) -> bool:
-    """Say whether the last block is there, and one at each position that the first query after the hit sees."""
+    """Say whether the last block is there, and all that the first query after the hit sees."""
     query = min(num_blocks * block_size, num_tokens - 1)
     first = 0 if window is None else max(0, query - window + 1)
     seen = [found[position // block_size] for position in range(first, num_blocks * block_size)]

@@ -316,6 +316,17 @@ def test_what_a_request_computes_without_writing_the_cache_stays_its_own() -> No
     assert cache.match(make_chain(9), 9).num_blocks == 0
     cache.commit(1, 8)
     assert cache.pool.num_keys == 0
+    assert cache.num_committed(1) == 0
+
+
+def test_committed_tokens_are_counted_in_full_blocks() -> None:
+    cache = make_cache()
+    admit(cache, 1, make_chain(11))
+    assert cache.num_committed(1) == 0
+    cache.commit(1, 10)
+    assert cache.num_committed(1) == 8
+    cache.reset()
+    assert cache.num_committed(1) == 0
 
 
 def test_without_prefix_caching_nothing_is_keyed_or_matched() -> None:

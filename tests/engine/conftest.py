@@ -71,7 +71,7 @@ class Alone:
 
 
 class MemoryRunner:
-    """Set `failure` and the next step raises it, after it has spoilt every slot it was to write."""
+    """Set `failure`, an `OSError`, and the next step raises it after spoiling every slot it was to write."""
 
     def __init__(self, groups: Groups) -> None:
         self.groups = groups
@@ -213,6 +213,8 @@ class Bench:
         deltas = self.core.step()
         for delta in deltas:
             self.deltas[delta.request_id].append(delta)
+            if delta.error is not None and not isinstance(delta.error.__cause__, OSError):
+                raise delta.error  # the runner found wrong memory
         check_invariants(self.cache)
         return deltas
 

@@ -35,6 +35,22 @@ def test_a_step_reports_what_it_did(make_bench: MakeBench) -> None:
     assert (stats.plan_s, stats.execute_s, stats.apply_s) == (1, 1, 1)
 
 
+def test_the_totals_count_every_step_and_the_failures_in_a_row(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    bench.add([1, 2, 3], max_tokens=2)
+    bench.run()
+    for _ in range(2):
+        bench.add([1, 2, 3])
+        bench.runner.failure = OSError("the device is gone")
+        bench.step()
+    totals = bench.core.totals
+    assert (totals.num_steps, totals.num_failed_steps, totals.num_failed_in_a_row) == (4, 2, 2)
+    assert (totals.plan_s, totals.execute_s, totals.apply_s) == (4, 4, 4)
+    bench.add([1, 2, 3])
+    bench.step()
+    assert totals.num_failed_in_a_row == 0
+
+
 def test_without_requests_a_step_does_nothing(make_bench: MakeBench) -> None:
     bench = make_bench()
     assert not bench.core.has_work
@@ -95,8 +111,7 @@ def test_without_sharing_in_flight_each_computes_its_own_copy_and_gets_the_same(
 def test_a_pool_for_one_long_request_serves_twenty(
     make_bench: MakeBench, windows: tuple[int | None, ...], budget: int
 ) -> None:
-    long = {"num_tokens": 60, "max_chunk": budget}
-    needed = make_bench(windows=windows).cache.blocks_for(**long)
+    needed = make_bench(windows=windows).cache.blocks_for(60, max_chunk=budget)
     bench = make_bench(num_blocks=needed + 1, windows=windows, max_num_batched_tokens=budget)
     requests = [bench.add([1 + (i * j) % 7 for j in range(10 + i)], max_tokens=31 - i) for i in range(19)]
     requests.append(bench.add([3] * 20, max_tokens=41))
@@ -117,7 +132,7 @@ def test_a_request_in_prefill_takes_over_what_another_has_computed_meanwhile(mak
         bench.step()
     second = bench.add(prompt + answer[:25], max_tokens=1)
     bench.run()
-    # Three tokens were there at its admission, one block; the blocks that followed came one by one.
+    # At its admission two blocks were there; those that followed came one by one.
     assert bench.last(second).usage.cached_tokens > 8
 
 
@@ -228,3 +243,28 @@ def test_a_request_that_does_not_read_the_cache_computes_afresh_and_commits(make
     bench.run()
     assert bench.last(fresh).usage.cached_tokens == 0
     assert bench.last(reader).usage.cached_tokens == len(PREFIX) - 1
+
+
+def test_a_request_is_not_lost_with_a_later_step_that_it_has_no_part_in(make_bench: MakeBench) -> None:
+    """The second request builds on a block of the first one's step without filling one itself."""
+    bench = make_bench(max_num_batched_tokens=6)
+    bench.add([1, 2, 3, 4, 5], max_tokens=20)
+    patient = bench.add([1, 2, 3, 4, 6], max_tokens=20)
+    bench.step()
+    urgent = bench.add(PREFIX, priority=-1)
+    bench.step()
+    bench.runner.failure = OSError("the device is gone")
+    bench.step()  # the urgent one takes the whole budget
+    assert bench.last(urgent).finish_reason is FinishReason.FAILED
+    bench.run()
+    assert bench.last(patient).usage.cached_tokens == 4
+
+
+def test_prompt_logprobs_are_complete_after_a_preemption_within_the_prompt(make_bench: MakeBench) -> None:
+    bench = make_bench(num_blocks=1 + 18, max_num_batched_tokens=4)
+    bench.add([1, 2, 3], max_tokens=40)
+    bench.step()
+    scored = bench.add(PREFIX, prompt_logprobs=1, max_tokens=1)
+    bench.run()
+    assert bench.scheduler.num_preemptions > 0
+    assert len(bench.last(scored).prompt_logprobs) == len(PREFIX)

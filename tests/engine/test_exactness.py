@@ -6,7 +6,7 @@ Each distinct request is computed cold once.
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from ratoon.request.sampling_params import SamplingParams
 POOL_BLOCKS = 240
 BLOCK = 16
 VOCABULARY = 49152
+LONG_ANSWER = 16
 CASES_PER_ENGINE_KIND = 50
 
 
@@ -127,28 +128,23 @@ def asks() -> list[Ask]:
         ]
         sampled = {"temperature": rng.uniform(0.3, 1.5), "top_p": 0.95, "repetition_penalty": 1.1}
         params = SamplingParams(
-            max_tokens=rng.choice((1, 2, 3, 5, 15)), ignore_eos=True, **(rng.choice(({"temperature": 0.0}, sampled)))
+            max_tokens=rng.choice((1, 2, 3, 4, LONG_ANSWER)), ignore_eos=True, **(rng.choice(({"temperature": 0.0}, sampled)))
         )
         asks.append(Ask(tuple(prompt), params, seed=rng.randrange(2**64)))
     return asks
 
 
-def batches(rng: random.Random, asks: Sequence[Ask], budget: int) -> Iterator[list[Ask]]:
-    """Up to six batches for one engine; with a small budget only prompts that do not take hundreds of steps."""
-    fitting = [ask for ask in asks if len(ask.prompt) <= 25 * budget]
-    for _ in range(rng.randint(3, 6)):
-        yield rng.choices(fitting, k=rng.randint(1, 8))
-
-
-def roomy_pool(planned: Sequence[Sequence[Ask]]) -> int:
-    return POOL_BLOCKS
-
-
-def cramped_pool(planned: Sequence[Sequence[Ask]]) -> int:
-    """All prompts of a batch fit, but hardly any answer: somebody must make room."""
-    longest = max(ask.num_blocks for batch in planned for ask in batch)
-    prompts = min(sum(len(ask.prompt) // BLOCK + 1 for ask in batch) for batch in planned)
-    return min(max(longest, prompts), POOL_BLOCKS)
+def plan_engine(rng: random.Random, asks: Sequence[Ask]) -> tuple[int, list[list[Ask]], int]:
+    """Choose a chunk budget, five batches, and a pool: roomy, or so small that growing answers lack blocks."""
+    budget = round(512 ** rng.random())
+    if rng.random() < 0.5:
+        fitting = [ask for ask in asks if len(ask.prompt) <= 20 * budget]  # a small budget takes many steps
+        return budget, [rng.choices(fitting, k=rng.randint(1, 8)) for _ in range(5)], POOL_BLOCKS
+    budget = max(budget, 16)
+    growing = [ask for ask in asks if ask.params.max_tokens == LONG_ANSWER and len(ask.prompt) <= 20 * budget]
+    chosen = rng.sample(growing, k=rng.randint(2, 6))
+    num_blocks = sum(len(ask.prompt) // BLOCK + 1 for ask in chosen) + 1
+    return budget, [rng.sample(chosen, k=len(chosen)) for _ in range(5)], num_blocks
 
 
 @pytest.mark.parametrize("share_in_flight", [True, False])
@@ -159,16 +155,14 @@ def test_logits_are_those_of_the_request_alone_on_a_cold_cache(
     rng = random.Random(10 * threads + share_in_flight)
     num_cases = num_hits = num_preemptions = 0
     while num_cases < CASES_PER_ENGINE_KIND:
-        budget = round(512 ** rng.random())
-        planned = list(batches(rng, asks, budget))
-        num_blocks = rng.choice((roomy_pool, cramped_pool, cramped_pool))(planned)
+        budget, batches, num_blocks = plan_engine(rng, asks)
         bench = Bench(
             models[threads],
             max_num_batched_tokens=budget,
             share_in_flight=share_in_flight,
             kv_cache_bytes=(num_blocks + 1) * models[threads].budget.page_bytes,
         )
-        for batch in planned:
+        for batch in batches:
             num_cases += 1
             for ask, answered in zip(batch, bench.run(batch), strict=True):
                 assert same_bits(answered, cold.of(ask)), (
@@ -203,7 +197,7 @@ def test_a_shared_prefix_that_arrives_sixteen_times_is_computed_once(
 def test_a_pool_for_one_long_request_serves_twenty(models: dict[int, LoadedModel]) -> None:
     rng = random.Random(6)
     prefix = [rng.randrange(VOCABULARY) for _ in range(320)]
-    params = SamplingParams(max_tokens=34, temperature=0, ignore_eos=True)
+    params = SamplingParams(max_tokens=19, temperature=0, ignore_eos=True)
     asks = [Ask((*prefix, *(rng.randrange(VOCABULARY) for _ in range(14))), params) for _ in range(20)]
     num_blocks = asks[0].num_blocks
 

@@ -154,7 +154,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def make_server(options: argparse.Namespace) -> ThreadingHTTPServer:
     """Return a server that listens already and answers once it is told to serve."""
-    tenants = {}
+    tenants: dict[str, str] = {}
     if options.api_keys:
         for name, entry in tomllib.loads(options.api_keys.read_text())["tenants"].items():
             tenants |= {digest.removeprefix("sha256:"): name for digest in entry["keys"]}

@@ -24,8 +24,9 @@ MOONCAKE = Path(__file__).with_name("mooncake_excerpt.jsonl")
 PAIR = Pair(repetitions=2)
 SWEEP = Sweep(prefix_lens=(32, 64), output_lens=(1, 3), question_len=8, repetitions=2)
 BURST = Burst(
-    num_prompts=6, num_prefixes=2, prefix_len=64, suffix_len=16, output_len=4, request_rate=(float("inf"), 500.0),
-    num_clients=2, num_rounds=3, num_documents=3, document_length=128, repeat_count=2, max_total_tokens=192,
+    num_prompts=6, num_prefixes=2, prefix_len=64, suffix_len=16, output_len=4,
+    request_rate=(float("inf"), 500.0), num_clients=2, num_rounds=3, num_documents=3,
+    document_length=128, repeat_count=2, max_total_tokens=192,
 )  # fmt: skip
 
 MakeBench = Callable[..., Bench]
@@ -118,7 +119,7 @@ def test_a_sweep_begins_no_round_after_its_time(run: _Run) -> None:
     store, report = run(replace(SWEEP, max_seconds=1e-3))
 
     assert {row["repetition"] for row in store.rows} == {0}
-    assert report.findings[0].startswith("1 to 1 of 2 rounds were measured")
+    assert report.findings[0].startswith("1 of 2 rounds were measured")
 
 
 def test_all_counterexamples_pass_on_a_right_cache(run: _Run) -> None:

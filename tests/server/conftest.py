@@ -5,6 +5,7 @@ tables, and the next token is made from the last number. So an answer is right o
 built on was.
 """
 
+import asyncio
 import hashlib
 import http.client
 import io
@@ -60,20 +61,41 @@ def mix(*numbers: int) -> int:
 
 
 class FakeRunner:
-    """Executes plans at once, or when `go` is set; raises instead while `num_failures` is above 0."""
+    """Executes plans at once, or as many as are allowed; raises instead while `num_failures` is above 0."""
 
     def __init__(self) -> None:
         self.kv: dict[tuple[int, int], int] = {}
-        self.go = threading.Event()
-        self.go.set()
-        self.begun = threading.Semaphore(0)
-        """Released at the beginning of every step."""
         self.num_failures = 0
+        self.num_begun = 0
+        self._allowed: int | None = None
+        self._changed = threading.Condition()
+
+    def hold(self) -> None:
+        """Let every step wait from now on."""
+        self.allow(None, 0)
+
+    def allow(self, *counts: int | None) -> None:
+        """Let one step after the other pass: `allow(3)` three more than now, `allow(None)` all."""
+        with self._changed:
+            for count in counts:
+                self._allowed = None if count is None else (self._allowed or 0) + count
+            self._changed.notify_all()
+
+    def wait_for_steps(self, count: int) -> None:
+        """Return when so many steps have begun since the start."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.num_begun >= count, timeout=30)
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Compute the chunks one after the other, so that a later one may build on an earlier one."""
-        self.begun.release()
-        assert self.go.wait(timeout=30), "the test forgot to let the runner go"
+        with self._changed:
+            self.num_begun += 1
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._allowed != 0, timeout=30), (
+                "a test left a step waiting"
+            )
+            if self._allowed is not None:
+                self._allowed -= 1
         if self.num_failures:
             self.num_failures -= 1
             raise RuntimeError("the fake runner was told to fail")
@@ -82,7 +104,7 @@ class FakeRunner:
     def _compute(self, chunk: ScheduledChunk) -> ChunkResult:
         (table,) = chunk.block_tables
         state = 0
-        if chunk.first_position:
+        if chunk.first_position > 0:
             state = self.kv[
                 table[(chunk.first_position - 1) // BLOCK_SIZE], (chunk.first_position - 1) % BLOCK_SIZE
             ]
@@ -143,6 +165,21 @@ class Reply:
         return json.loads(self.body)
 
 
+class Background:
+    """A request that somebody else waits for."""
+
+    def __init__(self, request: Callable[[], Reply]) -> None:
+        self._replies: list[Reply] = []
+        self._thread = threading.Thread(target=lambda: self._replies.append(request()))
+        self._thread.start()
+
+    def reply(self) -> Reply:
+        """Wait for the response."""
+        self._thread.join(timeout=30)
+        (reply,) = self._replies
+        return reply
+
+
 @dataclass
 class FakeServer:
     """A running server with its fake model. `log` is what it has logged."""
@@ -154,6 +191,13 @@ class FakeServer:
     server: Server
     log: io.StringIO
     thread: threading.Thread = field(init=False)
+    draining: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """The engine's thread."""
+        assert self.service._model is not None
+        return self.service._model.engine
 
     def request(
         self, method: str, path: str, body: object = None, *, key: str | None = None, raw: bytes | None = None
@@ -185,6 +229,18 @@ class FakeServer:
         assert (done, empty) == ("data: [DONE]", "")
         return [json.loads(event.removeprefix("data: ")) for event in events]
 
+    def in_background(self, method: str, path: str, body: object = None, **options: Any) -> "Background":
+        """Make a request on a thread of its own."""
+        return Background(lambda: self.request(method, path, body, **options))
+
+    @contextmanager
+    def sent(self, path: str, body: object) -> Iterator[None]:
+        """Post a request without reading the response; the client goes away when the context ends."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        yield
+        connection.close()
+
     @contextmanager
     def opened(
         self, method: str, path: str, body: object = None, *, key: str | None = None, raw: bytes | None = None
@@ -207,10 +263,32 @@ class FakeServer:
         pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
         return {name: float(value) for name, value in pairs}
 
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Return when something has come true, looking once per turn of the server's event loop."""
+        loop = self.service.courier.loop
+        for _ in range(100_000):
+            if condition():
+                return
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(timeout=30)
+        raise AssertionError("it never came true")
+
+    def wait_for_requests(self, count: int) -> None:
+        """Return when the engine has been given so many requests that have not ended."""
+        self.wait_for(lambda: len(self.engine._listeners) == count)
+
+    def wait_for_jobs(self, count: int = 1) -> None:
+        """Return when the engine has been given so many things to do before its next step."""
+        self.wait_for(lambda: self.engine._jobs.qsize() >= count)
+
+    def wait_for_drain(self) -> None:
+        """Return when the server has begun to stop; it answers nothing new any more, so this asks nothing."""
+        assert self.draining.wait(timeout=30)
+
     def wait_until_idle(self) -> None:
-        """Return when the engine has nothing to do any more."""
-        while self.service.gate.num_in_flight or self.metrics()["ratoon_num_requests_running"]:
-            pass
+        """Return when no request is left in the server, nor in the engine."""
+        self.wait_for(lambda: not self.service.gate.num_in_flight)
+        self.wait_for_requests(0)
+        self.metrics()  # comes after whatever the engine was given before
 
     def check_blocks(self) -> None:
         """Check that the cache is sound and that nobody holds a block."""
@@ -234,6 +312,7 @@ def _start(
     template: str = TEMPLATE,
     tenant_limits: TenantLimits | None = None,
     limits: ServerLimits | None = None,
+    before_load: Callable[[], None] | None = None,
     **settings: Any,
 ) -> FakeServer:
     runner, tokenizer, log = FakeRunner(), make_tokenizer(), io.StringIO()
@@ -244,6 +323,8 @@ def _start(
     core = EngineCore(Scheduler(cache, step, eos_token_ids=[END]), runner)
 
     def load() -> ServedModel:
+        if before_load is not None:
+            before_load()
         return ServedModel(
             name="fake",
             root=ROOT,
@@ -261,18 +342,25 @@ def _start(
     tenant_limits = tenant_limits or TenantLimits()
     options = ServerSettings(tenant_limits=tenant_limits, limits=limits or ServerLimits(), **settings)
     keys = keys or single_tenant(SaltDeriver(b"s" * 32), tenant_limits, admin_key="root")
-    service = Service(load, keys, options, name="fake", log=log, on_load=loaded.set)
+
+    class ObservedService(Service):
+        def drain(self) -> None:
+            super().drain()
+            fake.draining.set()
+
+    service = ObservedService(load, keys, options, name="fake", log=log, on_load=loaded.set)
     server = Server(service)
     fake = FakeServer(int(address_of(listener).rsplit(":", 1)[1]), runner, core, service, server, log)
     fake.thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     fake.thread.start()
     stack.callback(_stop, fake)
-    assert loaded.wait(timeout=30), "the fake model loads at once"
+    if before_load is None:
+        assert loaded.wait(timeout=30), "the fake model loads at once"
     return fake
 
 
 def _stop(fake: FakeServer) -> None:
-    fake.runner.go.set()
+    fake.runner.allow(None)
     fake.server.should_exit = True
     fake.thread.join(timeout=30)
     assert not fake.thread.is_alive(), "the server stops when it is told to"

@@ -66,6 +66,7 @@ def test_tenants_of_a_group_share(start_server: Any, keys: KeyRing) -> None:
 def test_keys_never_reach_the_log(start_server: Any, keys: KeyRing) -> None:
     server = start_server(keys=keys, log_prompts=True)
     server.post("/v1/completions", PROMPT, key="key-a")
+    server.wait_until_idle()
     assert " a completions " in server.log.getvalue()
     assert "key-a" not in server.log.getvalue()
 
@@ -75,6 +76,7 @@ def test_prompts_reach_the_log_only_where_asked_for(start_server: Any) -> None:
     for log_prompts in (False, True):
         server = start_server(log_prompts=log_prompts)
         server.complete("a secret", max_tokens=1)
+        server.wait_until_idle()
         logs.append(server.log.getvalue())
     assert ["a secret" in log for log in logs] == [False, True]
 

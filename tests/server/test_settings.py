@@ -31,3 +31,9 @@ def test_keys_come_from_one_place(tmp_path: Path) -> None:
     for option in ("api_key", "admin_key"):
         with pytest.raises(UsageError, match="not from both"):
             ServerSettings(api_keys=tmp_path / "keys.toml", **{option: "k"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [{"port": -1}, {"port": 65536}, {"drain_timeout_s": -1.0}])
+def test_numbers_without_a_meaning_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match=r"port|drain"):
+        ServerSettings(**settings)  # type: ignore[arg-type]

@@ -52,7 +52,26 @@ def test_a_real_model_is_read(smollm2_path: Path) -> None:
 
 
 NONSENSE = st.sampled_from(
-    [None, True, 0, 1, -1, 3, 1 << 62, 0.0, -0.5, float("nan"), float("inf"), "", "x", [], [1], {}, {"a": 1}]
+    [
+        None,
+        True,
+        0,
+        1,
+        -1,
+        3,
+        1 << 62,
+        10**400,
+        0.0,
+        -0.5,
+        float("nan"),
+        float("inf"),
+        "",
+        "x",
+        [],
+        [1],
+        {},
+        {"a": 1},
+    ]
 )
 
 

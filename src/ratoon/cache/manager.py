@@ -7,28 +7,19 @@ its number and its hash chain.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ratoon.cache.events import CacheEvent, CacheReset, EventLog
 from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
 from ratoon.cache.group import CacheGroup
 from ratoon.cache.in_flight import InFlight
 from ratoon.cache.match import BlockTables, Match, Matcher
-from ratoon.cache.pool import NULL_BLOCK, BlockPool
+from ratoon.cache.pool import BlockPool
 from ratoon.cache.request_blocks import RequestBlocks
 from ratoon.cache.stats import CacheStats
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.hash_chain import HashChain
 from ratoon.spec.cache_group import CacheGroupSpec
 from ratoon.spec.kv_budget import blocks_for
-
-
-@dataclass(frozen=True, slots=True)
-class ResetReport:
-    """`num_dropped_blocks` had a key, in use or idle, and have none now."""
-
-    epoch: int
-    num_dropped_blocks: int
 
 
 class CacheManager:
@@ -110,8 +101,9 @@ class CacheManager:
 
         The first call for an id admits it: it takes the blocks of `match`, then new ones, group by group.
         Later calls grow it. A later call whose match has more blocks than the request has filled exchanges
-        its unfilled blocks for the match's. False means that fewer than `keep_free` blocks would be left
-        over. What a request admitted without `write_cache` computes is never found by others.
+        its unfilled blocks for the match's. Filled blocks, hits among them, must not be written again.
+        False means that fewer than `keep_free` blocks would be left over. What a request admitted without
+        `write_cache` computes is never found by others.
         """
         request = self.requests.get(request_id)
         if request is None:
@@ -168,7 +160,8 @@ class CacheManager:
             request.num_filled = new.stop
         request.num_computed = num_computed
         for g in self._sliding:
-            self._let_go_behind(request, g)
+            behind = request.leave_behind(g, self.groups[g].first_needed(num_computed))
+            self.pool.release(behind[::-1])
 
     def abandon(self) -> None:
         """Record that the step failed: nothing it announced is found any more.
@@ -179,7 +172,7 @@ class CacheManager:
             self.requests[request_id].is_lost = True
 
     def num_committed(self, request_id: int) -> int:
-        """Return how many tokens of a request others can find now, in full blocks; 0 where it leaves no trace."""
+        """Return how many tokens of a request others can find now; 0 where it leaves no trace."""
         request = self._request(request_id)
         findable = self.is_caching and request.epoch == self.epoch
         return request.num_filled * self.block_size if findable else 0
@@ -201,14 +194,14 @@ class CacheManager:
         rows = zip(*(reversed(ids[:filled]) for ids in request.ids), strict=True)
         self.pool.release([block_id for row in rows for block_id in row if block_id])
 
-    def reset(self) -> ResetReport:
+    def reset(self) -> CacheReset:
         """Drop every key. Running requests keep their blocks, but these are never keyed or matched again."""
         self.epoch += 1
-        self.in_flight.withdraw_all()
-        report = ResetReport(self.epoch, self.pool.drop_all_keys())
         self.stats.num_resets += 1
-        self.events.add(CacheReset(report.epoch, report.num_dropped_blocks))
-        return report
+        self.in_flight.withdraw_all()
+        event = CacheReset(self.epoch, self.pool.drop_all_keys())
+        self.events.add(event)
+        return event
 
     def take_events(self) -> tuple[CacheEvent, ...]:
         """Return what happened to keys since the last call, in order; nothing unless events are recorded."""
@@ -239,42 +232,19 @@ class CacheManager:
             "the match is out of date"
         )
         assert not self.in_flight.has_announced(request_id), "a request is planned once in a step"
-        filled, stop = request.num_filled, match.num_blocks
-        hits = [ids[filled:stop] for ids in match.block_ids]
-        pinned = [block_id for ids in hits for block_id in ids if block_id]
         needed = [group.first_needed(match.num_cached_tokens) for group in self.groups]
-        let_go = [
-            ids[kept : min(first, filled)] + ids[filled:stop]
-            for ids, kept, first in zip(request.ids, request.first_kept, needed, strict=True)
-        ]
-        num_new = max(0, num_wanted - max(stop, request.num_blocks)) * len(self.groups)
-        num_gained = sum(self.pool.count_refs(ids, 1) for ids in let_go) - self.pool.count_refs(pinned, 0)
+        hits, let_go = request.compare(match, needed)
+        num_new = max(0, num_wanted - max(match.num_blocks, request.num_blocks)) * len(self.groups)
+        num_gained = sum(self.pool.count_refs(ids, 1) for ids in let_go) - self.pool.count_refs(hits, 0)
         if self.pool.num_free + num_gained - num_new < keep_free:
             return False
 
-        self.in_flight.borrow(request_id, pinned)
-        self.pool.pin(pinned)
+        self.in_flight.borrow(request_id, hits)
+        self.pool.pin(hits)
         for ids in reversed(let_go):
             self.pool.release(ids[::-1])
-        for g, ids in enumerate(request.ids):
-            behind = min(needed[g], filled)
-            ids[:behind] = [NULL_BLOCK] * behind
-            ids[filled:stop] = hits[g]
-            request.first_kept[g] = max(needed[g], request.first_kept[g])
-        request.num_filled = stop
-        request.num_computed = max(match.num_cached_tokens, request.num_computed)
-        request.touch()
+        request.take(match, needed)
         return self._grow(request, num_wanted, keep_free)
-
-    def _let_go_behind(self, request: RequestBlocks, group: int) -> None:
-        """Give back the blocks that the next position does not see."""
-        ids, kept = request.ids[group], request.first_kept[group]
-        first = self.groups[group].first_needed(request.num_computed)
-        if first > kept:
-            self.pool.release(ids[kept:first][::-1])
-            ids[kept:first] = [NULL_BLOCK] * (first - kept)
-            request.first_kept[group] = first
-            request.touch()
 
 
 def _check_geometry(groups: Sequence[CacheGroupSpec], num_blocks: int, block_size: int) -> None:

@@ -1,6 +1,9 @@
 """`RequestBlocks`: the block tables of one request and how far they are filled."""
 
-from ratoon.cache.match import BlockTables
+from collections.abc import Sequence
+
+from ratoon.cache.match import BlockTables, Match
+from ratoon.cache.pool import NULL_BLOCK
 from ratoon.identity.hash_chain import HashChain
 
 
@@ -40,3 +43,38 @@ class RequestBlocks:
     def touch(self) -> None:
         """Say that `ids` changed."""
         self._tables = None
+
+    def compare(self, match: Match, needed: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+        """Return what `take` would add, over all groups, and what it would give up, by group in logical order.
+
+        Unfilled blocks are exchanged for the match's. `needed[g]` is the first block of group g that the
+        position after the match sees; filled blocks before it are given up, too.
+        """
+        new = slice(self.num_filled, match.num_blocks)
+        hits = [block_id for ids in match.block_ids for block_id in ids[new] if block_id]
+        let_go = [
+            ids[kept : min(first, self.num_filled)] + ids[new]
+            for ids, kept, first in zip(self.ids, self.first_kept, needed, strict=True)
+        ]
+        return hits, let_go
+
+    def take(self, match: Match, needed: Sequence[int]) -> None:
+        """Put the blocks of a match in place, as `compare` tells."""
+        new = slice(self.num_filled, match.num_blocks)
+        for g, first in enumerate(needed):
+            self.ids[g][new] = match.block_ids[g][new]
+            self.leave_behind(g, first)
+        self.num_filled = match.num_blocks
+        self.num_computed = max(match.num_cached_tokens, self.num_computed)
+        self.touch()
+
+    def leave_behind(self, group: int, first: int) -> list[int]:
+        """Put null blocks before logical block `first` and return the blocks that were there."""
+        ids, kept = self.ids[group], self.first_kept[group]
+        if first <= kept:
+            return []
+        behind = ids[kept:first]
+        ids[kept:first] = [NULL_BLOCK] * len(behind)
+        self.first_kept[group] = first
+        self.touch()
+        return behind

@@ -19,12 +19,12 @@ from ratoon.errors import UsageError
 from ratoon.lab.bench import Bench
 from ratoon.lab.experiments.catalog import EXPERIMENTS
 from ratoon.lab.experiments.replay import file_digest
-from ratoon.lab.experiments.settings import from_json, to_json
+from ratoon.lab.experiments.settings import from_json
 from ratoon.lab.experiments.sweep import QUICK
 from ratoon.lab.machine import describe_machine, describe_versions
-from ratoon.lab.managed_servers import ManagedServers
 from ratoon.lab.run_store import RunStore
-from ratoon.lab.target import RemoteServers, Servers
+from ratoon.lab.runs import Source, begin, resume
+from ratoon.lab.target import Servers
 from ratoon.util.progress import TerminalProgress
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         with TerminalProgress() as progress:
             experiment.measure(Bench(servers, store, progress))
     except KeyboardInterrupt:
-        resume = f"ratoon lab {arguments.experiment} --resume {shlex.quote(str(store.folder))}"
-        print(f"\nInterrupted; what was measured is kept. To go on: {resume}", file=sys.stderr)
+        again = f"ratoon lab {arguments.experiment} --resume {shlex.quote(str(store.folder))}"
+        print(f"\nInterrupted; what was measured is kept. To go on: {again}", file=sys.stderr)
         status = INTERRUPTED
     from ratoon.lab.report.catalog import REPORTS
 
@@ -155,44 +155,35 @@ def _add_server_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _begin(arguments: argparse.Namespace) -> tuple[RunStore, Servers]:
-    name = arguments.experiment
-    folder = arguments.out or _folder(name)
-    source = {
-        "url": arguments.url,
-        "model": arguments.model or (None if arguments.url else "smollm2"),
-        "serve_args": arguments.serve_args,
-        "block_size": arguments.block_size,
-    }
-    experiment = EXPERIMENTS[name](**_given_settings(arguments))
-    servers = _servers(arguments, source, folder)
-    manifest = {
-        "experiment": name,
-        "command": _command(name, source, to_json(experiment)),
-        "machine": describe_machine(),
-        "versions": describe_versions(),
-        "server": servers.describe(),
-        "source": source,
-        "settings": to_json(experiment),
-    }
-    return RunStore.create(folder, manifest), servers
+    source = Source(
+        url=arguments.url,
+        model=arguments.model or (None if arguments.url else "smollm2"),
+        serve_args=arguments.serve_args,
+        block_size=arguments.block_size,
+    )
+    experiment = EXPERIMENTS[arguments.experiment](**given_settings(arguments))
+    folder = arguments.out or _folder(arguments.experiment)
+    return begin(arguments.experiment, experiment, source, _keys(arguments), folder)
 
 
 def _resume(arguments: argparse.Namespace) -> tuple[RunStore, Servers]:
-    store = RunStore.resume(arguments.resume)
+    store, servers = resume(arguments.resume, _keys(arguments))
     if store.manifest["experiment"] != arguments.experiment:
         raise UsageError(f"{arguments.resume} holds a run of {store.manifest['experiment']}.")
-    given = [
-        field.name for field in _settings(arguments.experiment) if getattr(arguments, field.name) is not None
-    ]
-    if given or arguments.out:
+    given = [getattr(arguments, field.name) is not None for field in _settings(arguments.experiment)]
+    if any(given) or arguments.out:
         raise UsageError(
             "A run goes on with the settings and in the folder that it began with.",
             hint="Give --resume alone.",
         )
-    return store, _servers(arguments, store.manifest["source"], store.folder)
+    return store, servers
 
 
-def _given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+def _keys(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
+    return (arguments.api_key, arguments.second_api_key)
+
+
+def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the settings that are not left to their defaults."""
     given: dict[str, Any] = dict(QUICK) if getattr(arguments, "quick", False) else {}
     for field in _settings(arguments.experiment):
@@ -206,31 +197,6 @@ def _given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
             raise UsageError("A replay needs a trace.", hint="ratoon lab replay TRACE")
         given |= {"trace": str(arguments.trace), "trace_digest": file_digest(arguments.trace)}
     return given
-
-
-def _servers(arguments: argparse.Namespace, source: dict[str, Any], folder: Path) -> Servers:
-    if source["url"]:
-        return RemoteServers(
-            source["url"],
-            model=source["model"] or "",
-            api_key=arguments.api_key,
-            second_api_key=arguments.second_api_key,
-            block_size=source["block_size"],
-        )
-    options = shlex.split(source["serve_args"])
-    return ManagedServers(source["model"], folder, block_size=source["block_size"], options=options)
-
-
-def _command(name: str, source: dict[str, Any], settings: dict[str, Any]) -> str:
-    """Return the command that repeats a run, with every setting spelled out."""
-    words = ["ratoon", "lab", name, *([settings["trace"]] if "trace" in settings else [])]
-    for option, value in (source | settings).items():
-        if value not in (None, "") and not option.startswith("trace"):
-            words += [
-                "--" + option.replace("_", "-"),
-                *map(str, value if isinstance(value, list) else [value]),
-            ]
-    return shlex.join(words)
 
 
 def _compare(arguments: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ COMMANDS = {
     "demo": "ask two questions about one document and watch the second skip its prefill",
     "generate": "continue a prompt",
     "chat": "talk with a model",
+    "serve": "answer OpenAI's API over HTTP",
     "inspect": "show a model's shape and what its KV cache costs",
     "perplexity": "score a text under a model",
     "cache": "run a script of cache operations, without a model",

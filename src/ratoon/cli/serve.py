@@ -79,17 +79,16 @@ def _add_limit_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C."""
     try:
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
+        from ratoon.server.limits import ServerLimits, TenantLimits
+        from ratoon.server.serve import serve
+        from ratoon.server.settings import ServerSettings
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("ratoon"):
+            raise
         raise UsageError(
-            "The server needs packages that are not installed.",
-            hint="pip install 'ratoon[serve]' brings them.",
+            f"The server needs the package {error.name}, which is not installed.",
+            hint="pip install 'ratoon[serve]' brings all that it needs.",
         ) from error
-    from ratoon.server.limits import ServerLimits, TenantLimits
-    from ratoon.server.serve import serve
-    from ratoon.server.settings import ServerSettings
 
     settings = ServerSettings(
         host=arguments.host,

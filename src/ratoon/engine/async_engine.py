@@ -8,7 +8,7 @@ thread.
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
@@ -62,7 +62,7 @@ class AsyncEngine:
         self.submit_all([request], listener)
 
     def submit_all(self, requests: Sequence[Request], listener: Listener) -> None:
-        """Queue requests of one reader so that the same step finds them all; none if one of them is refused."""
+        """Queue requests of one reader together, so that a step finds all of them; none if one is refused."""
         for request in requests:
             self._core.check(request)
             assert request.id not in self._listeners, "ids are unique"
@@ -84,7 +84,7 @@ class AsyncEngine:
         with suppress(EngineError):
             self.call(lambda core: self._deliver(filter(None, [core.cancel(request_id)])))
 
-    def stream(self, request: Request) -> Iterator[RequestDelta]:
+    def stream(self, request: Request) -> Generator[RequestDelta]:
         """Submit a request when the first delta is asked for, and yield its deltas; cancel it if dropped."""
         deltas: SimpleQueue[RequestDelta] = SimpleQueue()
         self.submit(request, deltas.put)
@@ -97,7 +97,7 @@ class AsyncEngine:
         finally:
             self.cancel(request.id)
 
-    async def stream_async(self, request: Request) -> AsyncIterator[RequestDelta]:
+    async def stream_async(self, request: Request) -> AsyncGenerator[RequestDelta]:
         """Do as `stream` does, on an event loop."""
         loop = asyncio.get_running_loop()
         deltas: asyncio.Queue[RequestDelta] = asyncio.Queue()

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, cast
 
-from ratoon.cache.manager import ResetReport
+from ratoon.cache.events import CacheReset
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.build import build_core, load_model
 from ratoon.engine.config import EngineConfig
@@ -105,7 +105,7 @@ class LLM:
         """Return the cache's counters since the start, and how many of its blocks are what now."""
         return self._engine.call(_cache_stats).result()
 
-    def reset_prefix_cache(self) -> ResetReport:
+    def reset_prefix_cache(self) -> CacheReset:
         """Forget all that was cached; requests that run finish on the blocks they hold."""
         return self._engine.call(lambda core: core.reset_cache()).result()
 

@@ -138,7 +138,7 @@ class _Seen:
         for choice in content.get("choices", ()):
             text, ids = choice.get("text") or "", choice.get("token_ids") or ()
             if not text and not ids and choice.get("finish_reason") is not None:
-                continue  # the end and nothing else; an empty text before it is a token that is half a character
+                continue  # the end and nothing else; an empty text before is half a character
             self.arrivals_s.append(at_s)
             self.text.append(text)
             if ids:

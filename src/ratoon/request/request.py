@@ -46,25 +46,23 @@ class Request:
     token_limit: int = field(default=0, init=False)
     """Known tokens, prompt included, at which the answer ends whatever its last token is."""
 
-    # Progress. All but the status and `block_tables` survive preemption only where the comment says so.
+    # Progress, which starts anew after preemption.
     status: RequestStatus = field(default=RequestStatus.WAITING, init=False)
     num_computed: int = field(default=0, init=False)
-    """Positions whose KV is written or taken from the cache; 0 again after preemption."""
+    """Positions whose KV is written or taken from the cache."""
     num_reserved: int = field(default=0, init=False)
-    """Positions with a slot in the block tables; 0 again after preemption."""
+    """Positions with a slot in the block tables."""
     block_tables: tuple[tuple[int, ...], ...] = field(default=(), init=False)
-    drafts: tuple[int, ...] = field(default=(), init=False)
-    """Guessed tokens to verify in the next step; a drafter puts them here between steps."""
+    prompt_logprobs: list[tuple[tuple[int, float], ...]] = field(default_factory=list, init=False)
+    """Collected up to the first output token, with which they are handed over."""
 
-    # Accounts, kept through preemption. Each prompt position counts once, by how it was first obtained.
+    # Accounts, kept through preemption: each prompt position counts once, by how it was first obtained.
     num_accounted: int = field(default=0, init=False)
     """Prompt positions that were obtained at least once."""
     num_cached: int = field(default=0, init=False)
     """Those of them that came from the cache."""
     num_committed: int = field(default=0, init=False)
     """Tokens that others could find when the request last gave its blocks back."""
-    prompt_logprobs: list[tuple[tuple[int, float], ...]] = field(default_factory=list, init=False)
-    """Collected until the first output token, then handed over with it; starts anew after preemption."""
 
     # Moments on the engine's clock, in seconds.
     arrival_s: float = field(default=0.0, init=False)

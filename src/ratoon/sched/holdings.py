@@ -23,7 +23,7 @@ class Holdings:
         self._block_size = cache.block_size
         self._has_windows = any(group.window is not None for group in cache.groups)
         self._watermark = max(1, cache.usable_blocks // 100)
-        self._uncommitted: set[int] = set()
+        self._to_commit: set[int] = set()
 
     def check_fits(self, num_tokens: int) -> None:
         """Raise `PoolTooSmallError` if a request of that many computed tokens would not fit even alone."""
@@ -63,14 +63,14 @@ class Holdings:
         request.num_computed = num_computed
         if request.num_accounted < request.num_prompt_tokens:
             request.num_accounted = min(max(request.num_accounted, num_computed), request.num_prompt_tokens)
-        if request.id in self._uncommitted:
-            self._uncommitted.remove(request.id)
+        if request.id in self._to_commit:
+            self._to_commit.remove(request.id)
             self._cache.commit(request.id, num_computed)
             request.block_tables = self._cache.block_tables(request.id)
 
     def abandon(self) -> None:
         """Note that the step failed; its requests may only be released now."""
-        self._uncommitted.clear()
+        self._to_commit.clear()
         self._cache.abandon()
 
     def release(self, request: Request) -> None:
@@ -113,7 +113,7 @@ class Holdings:
         if fills_a_block:
             self._cache.announce(request.id, end)
         if fills_a_block or match is not None or self._has_windows:
-            self._uncommitted.add(request.id)
+            self._to_commit.add(request.id)
         return make_chunk(request, first, end, write_from)
 
     def _credit(self, request: Request, num_cached: int) -> None:

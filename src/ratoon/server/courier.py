@@ -16,7 +16,7 @@ class Courier:
     """Made on the event loop that the receivers are called on."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._parcels: deque[tuple[Receiver, RequestDelta]] = deque()
         self._is_called = False
 
@@ -27,7 +27,7 @@ class Courier:
             self._parcels.append((receiver, delta))
             if not self._is_called:
                 self._is_called = True
-                self._loop.call_soon_threadsafe(self._deliver)
+                self.loop.call_soon_threadsafe(self._deliver)
 
         return listen
 

@@ -25,6 +25,9 @@ from ratoon.server.service import Service
 from ratoon.server.settings import ServerSettings
 from ratoon.server.tenants import KeyRing, read_key_file, single_tenant
 
+STEP_GRACE_S = 30
+"""Longest wait for the step under way when the running requests' time is up."""
+
 
 def serve(model: str, engine_settings: Mapping[str, object], settings: ServerSettings) -> int:
     """Serve until a signal; return the exit status. Raises `RatoonError` where it cannot start."""
@@ -69,7 +72,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                timeout_graceful_shutdown=ceil(service.settings.drain_timeout_s) + 1,
+                timeout_graceful_shutdown=ceil(service.settings.drain_timeout_s) + STEP_GRACE_S,
             )
         )
         self._service = service
@@ -111,14 +114,13 @@ def read_keys(settings: ServerSettings) -> KeyRing:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises `UsageError` where the address is taken or not ours."""
+    """Return a listening socket. Raises `UsageError` where the address is taken, or not ours."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "there are only 65535 ports"
+    except OSError as error:
         raise UsageError(
-            f"The server cannot listen on {host} port {port}: {reason}.",
+            f"The server cannot listen on {host} port {port}: {error.strerror}.",
             hint="Choose another address with --host and --port.",
         ) from error
 

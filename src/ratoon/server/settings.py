@@ -10,7 +10,7 @@ from ratoon.server.limits import ServerLimits, TenantLimits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Raises `UsageError` where the settings contradict each other."""
+    """Raises `UsageError` where the settings contradict each other or have no meaning."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -35,6 +35,10 @@ class ServerSettings:
     log_prompts: bool = False
 
     def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise UsageError(f"A port is a number from 0 to 65535, not {self.port}.")
+        if not 0 <= self.drain_timeout_s < float("inf"):
+            raise UsageError(f"The drain timeout must be a number of at least 0, not {self.drain_timeout_s}.")
         if self.api_keys is not None and (self.api_key is not None or self.admin_key is not None):
             raise UsageError("Keys come from a key file or from options, not from both.")
         has_keys = self.api_keys is not None or self.api_key is not None

@@ -74,10 +74,11 @@ def _window(config: Settings) -> int | None:
 
 def _windowed_layers(config: Settings, family: Family, num_layers: int) -> list[bool]:
     """Return for each layer whether it sees only a window, where the model has one."""
-    kinds = config.get("layer_types")
-    if isinstance(kinds, list):
+    listed = config.get("layer_types")
+    if isinstance(listed, list):
+        kinds = list(map(str, listed))
         if len(kinds) != num_layers or set(kinds) - {"full_attention", "sliding_attention"}:
-            config.unsupported(f"layers of the kinds {sorted(set(map(str, kinds)))}")
+            config.unsupported(f"layers of the kinds {', '.join(sorted(set(kinds)))}")
         return [kind == "sliding_attention" for kind in kinds]
     if family.window_period:
         period = config.size("sliding_window_pattern", family.window_period)

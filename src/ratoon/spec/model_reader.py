@@ -44,11 +44,12 @@ def _refuse_unknown_parts(checkpoint: Checkpoint) -> None:
 
 def _check(spec: ModelSpec, checkpoint: Checkpoint) -> None:
     """Refuse numbers that do not fit each other."""
-    wrong = []
+    wrong = [
+        f"RoPE turns {dim} elements of a head of {spec.head_dim}"
+        for dim in {layer.rope.dim for layer in spec.layers}
+        if dim % 2 or dim > spec.head_dim
+    ]
     if spec.num_heads % spec.num_kv_heads:
         wrong.append(f"{spec.num_heads} heads do not share {spec.num_kv_heads} KV heads")
-    for dim in {layer.rope.dim for layer in spec.layers}:
-        if dim % 2 or dim > spec.head_dim:
-            wrong.append(f"RoPE turns {dim} elements of a head of {spec.head_dim}")
     if wrong:
         raise CorruptCheckpointError(f"{checkpoint.path} cannot be right: {wrong[0]}.")

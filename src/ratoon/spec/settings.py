@@ -1,6 +1,5 @@
 """`Settings`: a model's metadata, read with its types checked."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -9,6 +8,7 @@ from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
 
 _ABSURD = 1 << 27
 """No size of a model comes near it."""
+_INFINITE = 1e300
 
 
 class Settings:
@@ -40,7 +40,7 @@ class Settings:
     def number(self, key: str, default: float | None = None) -> float:
         """Return a finite number of at least 0."""
         value = self._or_default(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _INFINITE:
             self.corrupt(f"{self._prefix}{key} is {value!r}")
         return float(value)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratoon.device.sampling.randomness import uniform
-from ratoon.device.sampling.sampler import sample
+from ratoon.device.sampling.sampler import PIECE, sample
 from ratoon.errors import EngineError
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.step import SampleSpec
@@ -37,6 +37,15 @@ def _kept(logits: list[float], params: SamplingParams) -> dict[int, float]:
     return {token: weight / sum(mass.values()) for token, weight in mass.items()}
 
 
+def _assert_drawn(logits: list[float], params: SamplingParams, seed: int, index: int) -> None:
+    """Check that the token is kept by the filters and stands where the random number points."""
+    token = sample(np.array(logits, np.float32), SampleSpec(params, seed, index))
+    kept = _kept(logits, params)
+    assert token in kept
+    below = sum(p for other, p in kept.items() if other < token)
+    assert below - 1e-6 <= uniform(seed, index) <= below + kept[token] + 1e-6
+
+
 @given(
     logits=st.lists(st.integers(-40, 40).map(lambda x: x / 8), min_size=1, max_size=30),
     temperature=st.sampled_from([0.25, 0.5, 1.0, 2.0]),
@@ -50,11 +59,21 @@ def test_a_token_is_drawn_from_what_the_filters_keep(
     logits: list[float], temperature: float, top_k: int, top_p: float, min_p: float, seed: int, index: int
 ) -> None:
     params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    token = sample(np.array(logits, np.float32), SampleSpec(params, seed, index))
-    kept = _kept(logits, params)
-    assert token in kept
-    below = sum(p for other, p in kept.items() if other < token)
-    assert below - 1e-6 <= uniform(seed, index) <= below + kept[token] + 1e-6
+    _assert_drawn(logits, params, seed, index)
+
+
+@pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 3])
+@pytest.mark.parametrize("filters", [{}, {"top_p": 0.6}, {"top_p": 0.999}, {"top_k": 300}])
+def test_a_large_vocabulary_is_no_different(size: int, filters: dict[str, Any]) -> None:
+    rng = np.random.default_rng(size)
+    for index in range(5):
+        logits = [float(x) for x in rng.standard_normal(size).astype(np.float32)]
+        _assert_drawn(logits, SamplingParams(temperature=0.5, **filters), 1, index)
+
+
+def test_nearly_impossible_tokens_are_not_drawn_and_break_nothing() -> None:
+    logits = np.array([-np.inf, 3.0, -1e30, -900.0], np.float32)
+    assert {sample(logits, _spec(i)) for i in range(50)} == {1}
 
 
 def test_frequencies_are_the_probabilities() -> None:

@@ -109,9 +109,8 @@ class ReferenceAttention:
             keys, values = self._read_span(table, start, last)
             scores = self._scores(queries[seeing], keys, places[since:], start)
             top = np.maximum(best[seeing], scores.max(axis=-2, keepdims=True))
-            origin = np.where(
-                np.isneginf(top), np.float32(0), top
-            )  # a query that has seen nothing yet stays 0
+            # Where a query's window begins after the span it has seen nothing yet: weights of 0, not NaN.
+            origin = np.where(np.isneginf(top), np.float32(0), top)
             weights, decay = np.exp(scores - origin), np.exp(best[seeing] - origin)
             total[seeing] = total[seeing] * decay + weights.sum(axis=-2, keepdims=True)
             mixed[seeing] = mixed[seeing] * decay + values.swapaxes(-1, -2) @ weights

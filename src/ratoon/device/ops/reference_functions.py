@@ -25,9 +25,7 @@ class Product:
     def __call__(self, x: Floats) -> Floats:
         """Return float32 [n, out]."""
         columns = self._weight @ into_tiles(x, self._tile)
-        rows = np.ascontiguousarray(
-            columns.swapaxes(-1, -2)
-        )  # always, for sums over rows depend on their layout
+        rows = np.ascontiguousarray(columns.swapaxes(-1, -2))  # always: a sum's order follows the layout
         return rows.reshape(-1, len(self._weight))[: len(x)]
 
 

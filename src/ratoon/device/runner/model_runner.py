@@ -23,7 +23,7 @@ LOGIT_ROWS = 64
 """Rows whose logits are held at once: a prompt's worth of them would be larger than the model."""
 
 LogitsObserver = Callable[[int, int, Floats], None]
-"""Called with request id, position and the logits [vocab] that follow it, for every row that samples."""
+"""Called where a row samples: request id, position, and the logits [vocab] after it; copy what you keep."""
 
 
 class ModelRunner:

@@ -17,7 +17,7 @@ class TableMatrix:
 
     def update(self, tables: Sequence[BlockTables]) -> tuple[Ints, ...]:
         """Return per group an int32 array [len(tables), width], padded with 0; valid until the next call."""
-        self._make_room(len(tables), max((len(table) for group in tables for table in group), default=0))
+        self._make_room(len(tables), max((len(table) for row in tables for table in row), default=0))
         for i, row in enumerate(tables):
             if row is self._rows[i]:
                 continue

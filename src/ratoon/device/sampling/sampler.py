@@ -64,9 +64,9 @@ def _threshold(logits: Row, params: SamplingParams) -> np.float32:
 
 
 def _nucleus(logits: Row, top_p: float) -> np.float32:
-    """Return the lowest logit of the smallest set that holds `top_p` of the probability (arXiv:1904.09751)."""
+    """Return the lowest logit of the smallest set with `top_p` of the probability (arXiv:1904.09751)."""
     needed = np.exp(logits, dtype=np.float64).sum() * top_p
-    for depth in (NEAR, DEEPEST):  # sorting a whole vocabulary takes as long as a layer of the model
+    for depth in (NEAR, DEEPEST):  # sorting a whole vocabulary is dear
         descending = np.sort(logits[logits >= depth])[::-1]
         mass = np.cumsum(np.exp(descending, dtype=np.float64))
         if mass[-1] >= needed:
@@ -75,11 +75,14 @@ def _nucleus(logits: Row, top_p: float) -> np.float32:
 
 
 def _place(weights: NDArray[np.float64], fraction: float) -> int:
-    """Return the first place up to which the weights sum to more than `fraction` of their total."""
+    """Return the first place up to which the weights sum to more than `fraction` of their total.
+
+    Pieces are summed first, then the members of one: a running sum over a whole vocabulary is dear.
+    """
     pieces = np.cumsum(np.add.reduceat(weights, np.arange(0, len(weights), PIECE)))
     target = pieces[-1] * fraction
     piece = int(np.searchsorted(pieces, target, side="right"))
-    start = piece * PIECE
-    within = np.cumsum(weights[start : start + PIECE])
-    place = np.searchsorted(within, target - (pieces[piece - 1] if piece else 0.0), side="right")
-    return start + min(int(place), len(within) - 1)  # the two sums may round differently
+    members = np.cumsum(weights[piece * PIECE : (piece + 1) * PIECE])
+    target -= pieces[piece - 1] if piece else 0
+    place = int(np.searchsorted(members, target, side="right"))
+    return piece * PIECE + min(place, len(members) - 1)  # the two sums may round differently

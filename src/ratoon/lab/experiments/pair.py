@@ -18,7 +18,7 @@ ROLES = ("first", "second")
 class Pair:
     """The settings. By default the published shape: 1,727 and 1,729 tokens with 107 blocks in common."""
 
-    prompt_lens: tuple[int, int] = setting(
+    prompt_lens: tuple[int, ...] = setting(
         (1_727, 1_729), "lengths of the first and the second prompt, in tokens"
     )
     prefix_len: int = setting(1_720, "tokens that both prompts begin with")

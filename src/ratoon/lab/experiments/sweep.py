@@ -24,7 +24,7 @@ from ratoon.lab.token_source import TokenSource
 
 T = TypeVar("T")
 
-QUICK = {"prefix_lens": (128, 512), "output_lens": (1, 32), "repetitions": 2, "max_seconds": 100}
+QUICK = {"prefix_lens": (128, 512), "output_lens": (1, 32), "repetitions": 3, "max_seconds": 100}
 """The settings behind `--quick`."""
 
 POOL_SHARE = 1.5

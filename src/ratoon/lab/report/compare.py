@@ -33,9 +33,8 @@ MUST_MATCH = ("model", "model digest", "block size")
 STATISTICS = (
     "Ratio: median of B over median of A. Its 95 % interval is a bootstrap over both samples; it takes 6 "
     "values on each side.",
-    "A ratio whose interval holds 1 is no difference that these samples resolve. Among many cells, one in "
-    "twenty "
-    "intervals misses its truth by chance.",
+    "A ratio whose interval holds 1 is no difference that these samples resolve. Among many cells, one "
+    "in twenty intervals misses its truth by chance.",
 )
 
 Comparison = tuple[str, str, int, int, float, float, Estimate]
@@ -58,8 +57,8 @@ def compare(a: RunStore, b: RunStore) -> Report:
         f"{a.manifest['experiment'].capitalize()}: B against A",
         "The same experiment twice: what differs?",
         (
-            f"Of {len(compared)} ratios, B is faster in {faster}, slower in {len(resolved) - faster}, and in "
-            f"{len(compared) - len(resolved)} the samples resolve no difference.",
+            f"Of {len(compared)} ratios, B is faster in {faster}, slower in {len(resolved) - faster}, and "
+            f"in {len(compared) - len(resolved)} the samples resolve no difference.",
             f"Conditions that differ: {', '.join(differs) if differs else 'none that were noted'}.",
         ),
         (

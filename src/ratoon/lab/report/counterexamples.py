@@ -31,14 +31,12 @@ def report(run: RunStore) -> Report:
         (Section("Cases", "", (_plot(asked),) if asked else (), (_table(asked), REASONS)),),
         (*failed, *(f"{case}: other hits than predicted" for case in wrong)),
         (
-            "Predicted: a model of an infinite cache, built from the token ids by the client, which knows "
-            "blocks and namespaces "
-            "and nothing of the server. Measured: differences of the server's counters, and what the "
-            "answer itself "
-            "tells; a case passes only where both equal the prediction, for all three requests.",
+            "Predicted: a model of an infinite cache, built from the token ids by the client, which "
+            "knows blocks and namespaces and nothing of the server. Measured: differences of the "
+            "server's counters, and what the answer itself tells; a case passes only where both equal "
+            "the prediction, for all three requests.",
             "The known prompt is asked twice: cold, and again as the control, which shows that it is in "
-            "the cache when "
-            "the probe is asked (before the flood, where there is one).",
+            "the cache when the probe is asked (before the flood, where there is one).",
         ),
     )
 

@@ -8,15 +8,12 @@ from ratoon.lab.run_store import RunStore
 from ratoon.lab.statistics import summarise
 
 STATISTICS = (
-    "Ideal: what an infinite cache would hit, worked out from the token ids by the client, in the order of "
-    "sending. "
-    "It counts what requests still running will have computed.",
-    "Evicted, then missed: an earlier request with this prefix had finished before this one was sent, and "
-    "the tokens "
-    "were not found. Not yet there: known only from requests that were still running.",
+    "Ideal: what an infinite cache would hit, worked out from the token ids by the client, in the order "
+    "of sending. It counts what requests still running will have computed.",
+    "Evicted, then missed: an earlier request with this prefix had finished before this one was sent, "
+    "and the tokens were not found. Not yet there: known only from requests that were still running.",
     "Warm: at least half of the prompt was cached; cold: less. TTFT includes waiting for a place in the "
-    "server. "
-    "P95 is given from 20 requests on, P99 from 100.",
+    "server. P95 is given from 20 requests on, P99 from 100.",
 )
 
 
@@ -60,12 +57,14 @@ def _finding(measured: MeasuredWorkload) -> str:
     if not measured.tells:
         hits = "unknown" if counted is None else f"{counted:,}"
         return (
-            f"{measured.name}: the server does not tell the cached tokens of each answer; its counters say "
-            f"{hits} hits of {prompt:,} prompt tokens, where an infinite cache would have hit {ideal:,}."
+            f"{measured.name}: the server does not tell the cached tokens of each answer; its counters "
+            f"say {hits} hits of {prompt:,} prompt tokens, where an infinite cache would have hit "
+            f"{ideal:,}."
         )
     text = (
-        f"{measured.name}: {cached:,} of {prompt:,} prompt tokens were cached ({_percent(cached, prompt)}), "
-        f"{_percent(cached, ideal)} of the {ideal:,} that an infinite cache would have hit"
+        f"{measured.name}: {cached:,} of {prompt:,} prompt tokens were cached "
+        f"({_percent(cached, prompt)}), {_percent(cached, ideal)} of the {ideal:,} that an infinite cache "
+        "would have hit"
     )
     if evicted := measured.total("evicted"):
         text += f"; {evicted:,} were evicted, then missed"
@@ -95,8 +94,8 @@ def _tokens_table(workloads: list[MeasuredWorkload]) -> Table:
         rate = None if hits is None else share(hits, prompt)
         rows.append(
             (
-                measured.name, len(measured.fates), prompt, cached, measured.counted_hits, ideal, *fates, rate,
-                share(ideal, prompt), measured.state,
+                measured.name, len(measured.fates), prompt, cached, measured.counted_hits, ideal, *fates,
+                rate, share(ideal, prompt), measured.state,
             )
         )  # fmt: skip
     columns = (

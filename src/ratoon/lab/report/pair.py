@@ -30,9 +30,8 @@ def report(run: RunStore) -> Report:
     failed = failures(run.rows, lambda cell: f"{cell['request']} request")
     settings = run.manifest["settings"]
     question = (
-        f"Two requests share a prefix of {settings['prefix_len']:,} tokens and differ in the question that "
-        "follows. "
-        "What does the second one find in the cache, and is it faster for it?"
+        f"Two requests share a prefix of {settings['prefix_len']:,} tokens and differ in the question "
+        "that follows. What does the second one find in the cache, and is it faster for it?"
     )
     if not pairs:
         return Report("Pair", question, ("No pair was measured.",), (), failed)
@@ -54,8 +53,7 @@ def report(run: RunStore) -> Report:
             "An interval is the exact one of a median, from order statistics; it takes 6 repetitions. "
             "Differences and ratios are taken within each pair.",
             "The second request always comes second, so what coming second does by itself is not told "
-            "apart here; "
-            "ratoon lab sweep randomises the order.",
+            "apart here; ratoon lab sweep randomises the order.",
         ),
     )
 
@@ -72,15 +70,13 @@ def _hit_finding(pairs: Pairs) -> str:
         return (
             "The hits are not those worked out from the token ids: the second request found "
             f"{spread(hits)} of an expected {spread([sample['expected_tokens'] for sample in seconds])} "
-            "tokens, "
-            f"the first {spread([sample.hit_tokens or 0 for sample in firsts])} of 0."
+            f"tokens, the first {spread([sample.hit_tokens or 0 for sample in firsts])} of 0."
         )
     prompt = seconds[0].answer.prompt_tokens
     return (
-        f"The hit is certain: in {_each(len(pairs))} the second request found {hits[0]:,} of its {prompt:,} "
-        "prompt tokens "
-        f"in the cache ({100 * hits[0] / prompt:.1f} %), exactly those worked out from the token ids; "
-        "the first found none."
+        f"The hit is certain: in {_each(len(pairs))} the second request found {hits[0]:,} of its "
+        f"{prompt:,} prompt tokens in the cache ({100 * hits[0] / prompt:.1f} %), exactly those worked "
+        "out from the token ids; the first found none."
     )
 
 
@@ -95,8 +91,8 @@ def _gain_finding(name: str, pairs: Pairs) -> str:
     return (
         f"The {'gain' if direction == 'falls' else 'loss'} in {name} is resolved: it {direction} from "
         f"{write_number(median(before).value)} s to {write_number(median(after).value)} s, by "
-        f"{write_estimate(difference, 's', -1 if direction == 'falls' else 1)}; "
-        f"the second request takes {write_number(100 * ratio)} % of the first one's time."
+        f"{write_estimate(difference, 's', -1 if direction == 'falls' else 1)}; the second request takes "
+        f"{write_number(100 * ratio)} % of the first one's time."
     )
 
 

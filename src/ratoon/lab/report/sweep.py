@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ratoon.lab.report import sweep_plots
-from ratoon.lab.report.report import Report, Section, Table, Value, write_estimate, write_number
-from ratoon.lab.report.samples import Sample, all_gaps_ms, failures, numbers, spread
+from ratoon.lab.report import sweep_plots, sweep_tables
+from ratoon.lab.report.report import Report, Section, write_estimate, write_number
+from ratoon.lab.report.samples import failures, spread
 from ratoon.lab.report.sweep_cells import (
     Cells,
     e2e_s,
@@ -17,20 +17,18 @@ from ratoon.lab.report.sweep_cells import (
     ttft_s,
 )
 from ratoon.lab.run_store import RunStore
-from ratoon.lab.statistics import Summary, summarise
 
 STATISTICS = (
-    "Medians carry their exact 95 % interval from order statistics, which takes 6 samples. "
-    "P95 is given from 20 samples on, P99 from 100: with fewer they would be the largest value under "
-    "another name. n says how many there were.",
+    "Medians carry their exact 95 % interval from order statistics, which takes 6 samples. P95 is given "
+    "from 20 samples on, P99 from 100: with fewer they would be the largest value under another name. n "
+    "says how many there were.",
     "Caching on and off are compared in pairs: the same prompt in the same round, on two servers started "
-    "for it. "
-    "A round visits all groups in random order, so that a change of the machine's speed meets all alike.",
+    "for it. A round visits all groups in random order, so that a change of the machine's speed meets "
+    "all alike.",
     "ITL samples are all gaps of all answers in a cell; gaps of one answer are not independent of each "
     "other.",
     "Each visit starts a server, warms it up on an unrelated prompt and has the prefix computed once, "
-    "unmeasured. "
-    "“Others” means: other prefixes filled the pool between that and the measured request.",
+    "unmeasured. “Others” means: other prefixes filled the pool between that and the measured request.",
 )
 
 
@@ -39,14 +37,11 @@ def report(run: RunStore) -> Report:
     cells = read_cells(run)
     failed = failures(run.rows, _cell_name)
     question = "How do prefix length, output length, caching and interference act on each latency?"
+    every_cell = Section("Every cell", "", (), sweep_tables.every_cell(run, cells))
     if not any(cells.values()):
-        return Report(
-            "Sweep", question, ("No cell was measured.",), (_cells_section(run, cells),), failed, STATISTICS
-        )
-    prefix_lens, output_lens = (
-        run.manifest["settings"]["prefix_lens"],
-        run.manifest["settings"]["output_lens"],
-    )
+        return Report("Sweep", question, ("No cell was measured.",), (every_cell,), failed, STATISTICS)
+    settings = run.manifest["settings"]
+    prefix_lens, output_lens = settings["prefix_lens"], settings["output_lens"]
     findings = [
         *_rounds_finding(run, cells),
         *(_ttft_finding(cells, prefix_len) for prefix_len in prefix_lens),
@@ -58,22 +53,22 @@ def report(run: RunStore) -> Report:
     sections = (
         Section(
             "Time to first token",
-            "What a hit saves is the prefill of the prefix.",
+            "A hit saves the prefill of the prefix.",
             (sweep_plots.ttft(cells, prefix_lens),),
-            (_ttft_table(cells, prefix_lens),),
+            (sweep_tables.ttft(cells, prefix_lens),),
         ),
         Section(
             "End to end",
-            "The saving is the same whatever the output length, and so a smaller share of a longer answer.",
+            "The prefill is saved once, so the longer the answer, the smaller the share that is saved.",
             (sweep_plots.e2e(cells, prefix_lens, output_lens),),
-            (_e2e_table(cells),),
+            (sweep_tables.e2e(cells),),
         ),
         Section(
             "Between tokens",
-            "Once the first token is there, a hit has done its work.",
+            "After the first token a hit has nothing left to save; a difference here needs another reason.",
             (sweep_plots.itl(cells, prefix_lens),),
         ),
-        _cells_section(run, cells),
+        every_cell,
     )
     return Report("Sweep", question, tuple(findings), sections, failed, STATISTICS)
 
@@ -84,9 +79,8 @@ def _rounds_finding(run: RunStore, cells: Cells) -> list[str]:
     if min(counts) == asked:
         return []
     return [
-        f"{min(counts)} to {max(counts)} of {asked} rounds were measured: the time set for the run was "
-        "over, it was interrupted, "
-        "or cells failed. --resume goes on."
+        f"{spread(counts)} of {asked} rounds were measured: the time set for the run was over, it was "
+        "interrupted, or cells failed. It can be resumed."
     ]
 
 
@@ -137,9 +131,8 @@ def _eviction_finding(cells: Cells) -> list[str]:
         return []
     missed = sum(hit == 0 for hit in hits)
     return [
-        f"Eviction takes it all back: after other prefixes filled the pool, {missed} of {len(hits)} "
-        "requests found nothing, "
-        f"and their TTFT is {write_estimate(change, '%', 100)} of that with caching off."
+        f"Eviction: after other prefixes had filled the pool, {missed} of {len(hits)} requests found "
+        f"nothing; their TTFT is {write_estimate(change, '%', 100)} of that with caching off."
     ]
 
 
@@ -152,87 +145,6 @@ def _equality_finding(cells: Cells) -> list[str]:
         f"{equal} of {len(found)} answers are the same text with caching on as with caching off.",
         f"{expected} of {len(samples)} requests hit exactly the tokens worked out from the token ids.",
     ]
-
-
-def _ttft_table(cells: Cells, prefix_lens: Sequence[int]) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    for prefix_len in prefix_lens:
-        for interference in ("none", "others"):
-            found = pairs(cells, prefix_len=prefix_len, interference=interference)
-            rows.append((prefix_len, interference, len(found), *medians(found, ttft_s), ratio(found, ttft_s)))
-    columns = ("prefix (tokens)", "interference", "pairs", "TTFT off (s)", "TTFT on (s)", "on / off")
-    return Table("ttft", "TTFT with caching off and on, over all output lengths.", columns, tuple(rows), True)
-
-
-def _e2e_table(cells: Cells) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    for cell in cells:
-        if (cell.caching, cell.interference) == ("off", "none"):
-            found = pairs(cells, prefix_len=cell.prefix_len, interference="none", output_len=cell.output_len)
-            rows.append(
-                (cell.prefix_len, cell.output_len, len(found), *medians(found, e2e_s), ratio(found, e2e_s))
-            )
-    columns = ("prefix (tokens)", "output (tokens)", "pairs", "E2E off (s)", "E2E on (s)", "on / off")
-    return Table("e2e", "E2E with caching off and on, no interference.", columns, tuple(rows), True)
-
-
-def _cells_section(run: RunStore, cells: Cells) -> Section:
-    factors = ("prefix (tokens)", "caching", "interference", "output (tokens)", "n", "failed")
-    failed = [tuple(row["cell"].values()) for row in run.rows if row.get("error") is not None]
-    starts = {cell: (*cell, len(samples), failed.count(cell)) for cell, samples in cells.items()}
-    tables = []
-    for name, unit, values in (
-        ("TTFT", "s", lambda samples: numbers(samples, lambda answer: answer.ttft_s)),
-        ("E2E", "s", lambda samples: numbers(samples, lambda answer: answer.end_s)),
-        (
-            "TPOT",
-            "ms",
-            lambda samples: [1e3 * tpot for tpot in numbers(samples, lambda answer: answer.tpot_s)],
-        ),
-        ("ITL", "ms", all_gaps_ms),
-    ):
-        columns = (
-            *factors,
-            "values",
-            f"median ({unit})",
-            f"P95 ({unit})",
-            f"P99 ({unit})",
-            f"largest ({unit})",
-        )
-        rows = tuple((*starts[cell], *_tail(summarise(values(samples)))) for cell, samples in cells.items())
-        tables.append(Table(f"cells-{name.lower()}", f"{name} of every cell.", columns, rows))
-    columns = (
-        *factors,
-        "queries (tokens)",
-        "hits (tokens)",
-        "expected (tokens)",
-        "input (tokens/s)",
-        "output (tokens/s)",
-    )
-    rows = tuple((*starts[cell], *_counts(samples)) for cell, samples in cells.items())
-    tables.append(Table("cells-tokens", "Prefix counters and throughput of every cell.", columns, rows))
-    return Section("Every cell", "Cells that failed are listed with how often.", (), tuple(tables))
-
-
-def _tail(summary: Summary | None) -> tuple[Value, ...]:
-    if summary is None:
-        return (0, None, None, None, None)
-    return (summary.count, summary.median, summary.p95, summary.p99, summary.largest)
-
-
-def _counts(samples: Sequence[Sample]) -> tuple[Value, ...]:
-    if not samples:
-        return (None,) * 5
-    busy_s = sum(sample.answer.end_s for sample in samples)
-    queries = [sample["counted"]["queries"] for sample in samples if sample["counted"]]
-    hits = [sample.hit_tokens for sample in samples if sample.hit_tokens is not None]
-    return (
-        spread(queries),
-        spread(hits),
-        spread([sample["expected_tokens"] for sample in samples]),
-        sum(sample.answer.prompt_tokens for sample in samples) / busy_s,
-        sum(sample.answer.completion_tokens for sample in samples) / busy_s,
-    )
 
 
 def _cell_name(cell: dict[str, Any]) -> str:

@@ -88,8 +88,7 @@ def e2e(cells: Cells, prefix_lens: Sequence[int], output_lens: Sequence[int]) ->
         )
         return Plot(
             drawing.svg(figure, "sweep-e2e"),
-            "Bars: medians of TTFT (hatched) and of the time after it. Above each pair: what the hit saves "
-            "of E2E.",
+            "Bars: medians of TTFT (hatched) and of the time after it. Above: how caching changes E2E.",
         )
 
 

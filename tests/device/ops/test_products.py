@@ -1,0 +1,213 @@
+"""Contract of everything that multiplies: linear, feed-forward, head, embedding, over every implementation and storage format."""
+
+from collections.abc import Callable
+
+import gguf
+import numpy as np
+import pytest
+from gguf import quants
+from numpy.typing import NDArray
+
+from ratoon.checkpoint.tensor import RawTensor
+from ratoon.device.ops.dequantize import FORMATS, dequantize, tensor_values
+from ratoon.device.ops.native import NativeOps, available_variants
+from ratoon.device.ops.protocol import FeedForwardWeights, Floats, HeadWeights, Ops
+from ratoon.device.ops.reference import ReferenceOps
+
+RNG = np.random.default_rng(5)
+GROUP = 32
+DEPTH = 512
+FLOAT_FORMATS = ("F32", "F16", "BF16")
+VARIANTS = available_variants()
+
+
+def make_ops(name: str, num_threads: int = 2) -> Ops:
+    return ReferenceOps() if name == "reference" else NativeOps(num_threads, name)
+
+
+@pytest.fixture(params=["reference", *VARIANTS])
+def ops(request: pytest.FixtureRequest) -> Ops:
+    return make_ops(request.param)
+
+
+@pytest.fixture(params=VARIANTS)
+def native(request: pytest.FixtureRequest) -> Ops:
+    return make_ops(request.param)
+
+
+def stored(dtype: str, rows: int, columns: int) -> RawTensor:
+    """Return a random weight; `gguf` cannot write K-quants, so their blocks are random bits under small scales."""
+    values = RNG.standard_normal((rows, columns), dtype=np.float32) / np.float32(np.sqrt(columns))
+    if dtype in FLOAT_FORMATS or dtype.startswith("Q8") or not dtype.endswith("K"):
+        data = quants.quantize(values, gguf.GGMLQuantizationType[dtype])
+    else:
+        layout = FORMATS[dtype]
+        data = RNG.integers(0, 256, (rows * columns // layout.num_elements, layout.num_bytes), np.uint8)
+        scales = (RNG.random((len(data), 2)) * 1e-4).astype(np.float16).view(np.uint8)
+        if dtype == "Q6_K":
+            data[:, 208:210] = scales[:, :2]
+        else:
+            data[:, :4] = scales
+    return RawTensor("w", (rows, columns), dtype, memoryview(np.ascontiguousarray(data).tobytes()))
+
+
+def rows_of(count: int, columns: int = DEPTH) -> Floats:
+    return RNG.standard_normal((count, columns), dtype=np.float32)
+
+
+def rounding_bound(x: Floats, weight: Floats) -> NDArray[np.float64]:
+    """How far a product may be off when each group of 32 inputs is rounded to 127 steps of its peak: half a step each."""
+    peaks = np.abs(x).reshape(len(x), -1, GROUP).max(axis=-1).astype(np.float64)
+    sizes = np.abs(weight.astype(np.float64)).reshape(len(weight), -1, GROUP).sum(axis=-1)
+    return peaks / 254 @ sizes.T
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_product_is_as_near_as_the_rounding_of_its_inputs_allows(ops: Ops, dtype: str) -> None:
+    tensor, x = stored(dtype, 50, DEPTH), rows_of(19)
+    weight = tensor_values(tensor)
+    exact = x.astype(np.float64) @ weight.astype(np.float64).T
+    rounds = not (isinstance(ops, ReferenceOps) or dtype in FLOAT_FORMATS)
+    bound = 2e-5 * np.abs(exact).max() + (rounding_bound(x, weight) if rounds else 0)
+    assert (np.abs(ops.linear([tensor])(x) - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in FORMATS if dtype not in FLOAT_FORMATS])
+def test_a_quantised_product_is_exact_for_inputs_that_survive_rounding(native: Ops, dtype: str) -> None:
+    tensor = stored(dtype, 37, DEPTH)
+    x = RNG.integers(-127, 128, (9, DEPTH)).astype(np.float32)
+    x[:, ::GROUP] = 127  # so that every group's step is 1
+    exact = x.astype(np.float64) @ tensor_values(tensor).astype(np.float64).T
+    np.testing.assert_allclose(native.linear([tensor])(x), exact, rtol=0, atol=2e-5 * np.abs(exact).max())
+
+
+def test_extreme_weights_and_inputs_do_not_overflow_the_integers(native: Ops) -> None:
+    x = np.full((4, DEPTH), 127, np.float32)
+    x[1] *= -1
+    x[2, ::2] *= -1
+    for dtype, value in (("Q8_0", 0x80), ("Q8_0", 0x7F), ("Q4_1", 0xFF), ("Q5_1", 0xFF), ("Q6_K", 0xFF), ("Q5_K", 0xFF)):
+        layout = FORMATS[dtype]
+        data = np.full((16 * DEPTH // layout.num_elements, layout.num_bytes), value, np.uint8)
+        half = np.frombuffer(np.float16(0.25).tobytes(), np.uint8)
+        data[:, 208:210] = half
+        if dtype != "Q6_K":
+            data[:, :4] = [*half, *(half if layout.num_bytes > 34 or dtype != "Q8_0" else data[0, 2:4])]
+        tensor = RawTensor("w", (16, DEPTH), dtype, memoryview(data.tobytes()))
+        exact = x.astype(np.float64) @ tensor_values(tensor).astype(np.float64).T
+        np.testing.assert_allclose(native.linear([tensor])(x), exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+
+
+def test_weights_side_by_side_may_be_stored_differently(ops: Ops) -> None:
+    tensors = [stored("Q5_0", 24, DEPTH), stored("F32", 7, DEPTH), stored("Q8_0", 40, DEPTH)]
+    x = rows_of(5)
+    together = ops.linear(tensors)(x)
+    alone = np.concatenate([ops.linear([tensor])(x) for tensor in tensors], axis=1)
+    assert together.tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_an_embedding_gives_the_scaled_bits_of_its_rows(ops: Ops, dtype: str) -> None:
+    tensor = stored(dtype, 20, DEPTH)
+    ids = np.array([3, 19, 0, 3], np.int32)
+    found = ops.embedding(tensor, 1.5)(ids)
+    assert found.tobytes() == (tensor_values(tensor)[ids] * np.float32(1.5)).tobytes()
+    found += 1  # the decoder works on it in place
+
+
+def _feed_forward(dtype: str, activation: str = "silu", post_norm: bool = False) -> FeedForwardWeights:
+    hidden, inner = 256, 768
+    return FeedForwardWeights(
+        norm=1 + RNG.standard_normal(hidden, dtype=np.float32) / 4,
+        gate=stored(dtype, inner, hidden),
+        up=stored(dtype, inner, hidden),
+        down=stored(dtype, hidden, inner),
+        post_norm=1 + RNG.standard_normal(hidden, dtype=np.float32) / 4 if post_norm else None,
+        eps=1e-5,
+        activation=activation,
+    )
+
+
+def _in_place(block: Callable[[Floats], None], x: Floats) -> Floats:
+    out = x.copy()
+    block(out)
+    return out
+
+
+@pytest.mark.parametrize("post_norm", [False, True])
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+def test_a_feed_forward_block_agrees_with_the_reference(native: Ops, activation: str, post_norm: bool) -> None:
+    weights, x = _feed_forward("F32", activation, post_norm), 3 * rows_of(70, 256)
+    x[0] *= 1000  # saturates both activations
+    found = _in_place(native.feed_forward(weights), x)
+    expected = _in_place(ReferenceOps().feed_forward(weights), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "BF16"])
+def test_a_quantised_feed_forward_block_is_near_the_reference(native: Ops, dtype: str) -> None:
+    weights, x = _feed_forward(dtype), rows_of(5, 256)
+    found = _in_place(native.feed_forward(weights), x) - x
+    expected = _in_place(ReferenceOps().feed_forward(weights), x) - x
+    assert np.linalg.norm(found - expected) <= 0.02 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
+def test_a_head_agrees_with_the_reference(native: Ops, softcap: float) -> None:
+    norm = 1 + RNG.standard_normal(DEPTH, dtype=np.float32) / 4
+    weights, x = HeadWeights(norm, stored("F16", 1003, DEPTH), 1e-5, softcap), rows_of(3)
+    expected = ReferenceOps().head(weights)(x)
+    np.testing.assert_allclose(native.head(weights)(x), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_row_has_the_same_bits_alone_and_in_any_company(ops: Ops, dtype: str) -> None:
+    linear = ops.linear([stored(dtype, 40, DEPTH)])
+    feed_forward = ops.feed_forward(_feed_forward(dtype))
+    head = ops.head(HeadWeights(np.ones(DEPTH, np.float32), stored(dtype, 40, DEPTH), 1e-5, 30.0))
+    x = rows_of(75)
+    inner = np.ascontiguousarray(x[:, :256])
+    whole = linear(x), _in_place(feed_forward, inner), head(x)
+    for size in (1, 2, 3, 5, 7, 13, 66):
+        for first in (0, 9):
+            part = slice(first, first + size)
+            assert linear(x[part]).tobytes() == whole[0][part].tobytes()
+            assert _in_place(feed_forward, inner[part]).tobytes() == whole[1][part].tobytes()
+            assert head(x[part]).tobytes() == whole[2][part].tobytes()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bits_do_not_depend_on_the_number_of_threads(variant: str) -> None:
+    weights, tensor, x = _feed_forward("Q4_1"), stored("Q8_0", 90, DEPTH), rows_of(130)
+    inner = np.ascontiguousarray(x[:, :256])
+    found = set()
+    for num_threads in (1, 2, 3):
+        ops = make_ops(variant, num_threads)
+        found.add(ops.linear([tensor])(x).tobytes() + _in_place(ops.feed_forward(weights), inner).tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_variants_that_share_their_numerics_share_their_bits(dtype: str) -> None:
+    weights, tensor, x = _feed_forward(dtype), stored(dtype, 90, DEPTH), rows_of(21)
+    inner = np.ascontiguousarray(x[:, :256])
+    found = set()
+    for variant in VARIANTS:
+        ops = make_ops(variant)
+        bits = ops.linear([tensor])(x).tobytes() + _in_place(ops.feed_forward(weights), inner).tobytes()
+        found.add((ops.numerics, bits))
+    assert len(found) == len({numerics for numerics, _ in found})
+
+
+def test_a_row_of_zeros_gives_zeros(native: Ops) -> None:
+    x = np.zeros((2, DEPTH), np.float32)
+    x[1] = 1e-37  # its step would be too small to divide by
+    for dtype in FORMATS:
+        out = native.linear([stored(dtype, 20, DEPTH)])(x)
+        assert not out[0].any()
+        assert np.abs(out[1]).max() < 1e-30
+
+
+def test_dequantised_rows_are_what_the_reference_multiplies() -> None:
+    tensor, x = stored("Q4_K", 8, DEPTH), rows_of(4)
+    bits = np.frombuffer(tensor.data, np.uint8).reshape(8, -1)
+    np.testing.assert_allclose(ReferenceOps().linear([tensor])(x), x @ dequantize(bits, "Q4_K").T, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,89 @@
+import pytest
+
+from ratoon.cache.manager import CacheManager
+from ratoon.identity.hash_chain import HashChain
+from ratoon.request.request import Request
+from ratoon.request.sampling_params import SamplingParams
+from ratoon.sched.holdings import Holdings
+from ratoon.spec.cache_group import CacheGroupSpec
+
+PROMPT = range(1, 17)  # four blocks
+
+
+@pytest.fixture
+def cache() -> CacheManager:
+    return CacheManager([CacheGroupSpec()], num_blocks=30, block_size=4)
+
+
+@pytest.fixture
+def holdings(cache: CacheManager) -> Holdings:
+    return Holdings(cache, max_chunk=64)
+
+
+def request(number: int) -> Request:
+    return Request(number, HashChain(bytes(32), 4, tokens=PROMPT), SamplingParams(), 7)
+
+
+def compute(holdings: Holdings, request: Request, budget: int) -> None:
+    """Start the request or move it on by one chunk."""
+    if request.num_reserved:
+        chunk = holdings.extend(request, budget)
+    else:
+        chunk = holdings.admit(request, budget, alone=False)
+        request.first_scheduled_s = 0.0
+    assert chunk is not None
+    holdings.commit(request, chunk.first_position + len(chunk.token_ids))
+
+
+def test_a_prompt_position_counts_once_by_how_it_was_first_obtained(
+    cache: CacheManager, holdings: Holdings
+) -> None:
+    slow, fast = request(1), request(2)
+    compute(holdings, slow, 8)
+    holdings.release(slow)
+    cache.reset()
+    compute(holdings, slow, 4)  # its own eight tokens are gone, so it computes four of them again
+    compute(holdings, fast, 64)
+    compute(holdings, slow, 64)  # jumps from 4 to 15: four tokens that it once had, seven that are new to it
+    assert slow.num_computed == 16
+    assert slow.usage.cached_tokens == 7
+    assert slow.usage.computed_tokens == 9
+    assert fast.usage.cached_tokens == 4
+    assert cache.stats.num_query_tokens == 32
+    assert cache.stats.num_hit_tokens == 7 + 4
+    assert cache.stats.num_preempted_query_tokens == 16
+    assert cache.stats.num_preempted_hit_tokens == 4
+
+
+def test_coming_back_to_blocks_of_ones_own_is_a_re_hit(cache: CacheManager, holdings: Holdings) -> None:
+    one = request(1)
+    compute(holdings, one, 8)
+    holdings.release(one)
+    assert (one.num_computed, one.num_reserved, one.block_tables) == (0, 0, ())
+    compute(holdings, one, 64)
+    assert one.usage.cached_tokens == 0
+    assert cache.stats.num_preempted_hit_tokens == 8
+
+
+def test_what_others_computed_of_the_prompt_during_a_preemption_is_a_hit(
+    cache: CacheManager, holdings: Holdings
+) -> None:
+    one, other = request(1), request(2)
+    compute(holdings, one, 8)
+    holdings.release(one)
+    compute(holdings, other, 64)
+    compute(holdings, one, 64)
+    assert one.usage.cached_tokens == 7
+    assert cache.stats.num_preempted_hit_tokens == 8
+    assert cache.stats.num_hit_tokens == one.usage.cached_tokens + other.usage.cached_tokens
+
+
+def test_a_refused_admission_changes_nothing(cache: CacheManager, holdings: Holdings) -> None:
+    holder = Request(1, HashChain(bytes(32), 4, tokens=[9] * 101), SamplingParams(), 7)
+    compute(holdings, holder, 101)
+    free = cache.num_free_blocks
+    newcomer = request(2)
+    assert holdings.admit(newcomer, 64, alone=False) is None
+    assert cache.num_free_blocks == free
+    assert cache.stats.num_query_tokens == 101
+    assert newcomer.num_reserved == 0
