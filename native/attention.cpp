@@ -35,6 +35,16 @@ INLINE void finish(Softmax softmax, const float* mixture, std::int64_t dim, floa
     for (std::int64_t i = 0; i < dim; ++i) out[i] = mixture[i] * inverse;
 }
 
+// Keys of a span, or blocks of sixteen of them: [begin, end), empty where begin >= end.
+struct Range {
+    int begin, end;
+};
+
+INLINE int smaller(int a, int b) { return a < b ? a : b; }
+INLINE int larger(int a, int b) { return a > b ? a : b; }
+
+INLINE Range blocks_of(Range keys) { return {keys.begin / kLanes, (keys.end + kLanes - 1) / kLanes}; }
+
 // Memory of one unit, carved from the worker's scratch.
 struct Scratch {
     float* queries;   // [rows][dim]
@@ -45,10 +55,11 @@ struct Scratch {
     float* values;    // [kSpan][whole dim]
     Softmax* span;    // [rows]
     Softmax* so_far;  // [rows]
+    Range* visible;   // [rows]: keys of the span
     std::int64_t bytes;
 
     Scratch(const AttentionCall& call, std::uint8_t* memory) {
-        const std::int64_t group = call.num_heads / call.num_kv_heads, rows = group > kUnitRows ? group : kUnitRows;
+        const std::int64_t rows = unit_rows(call.head_dim, call.num_heads / call.num_kv_heads);
         const std::int64_t dim = whole_lanes(call.head_dim);
         bytes = 0;
         const auto take = [&](std::int64_t floats) {
@@ -64,6 +75,7 @@ struct Scratch {
         values = take(kSpan * dim);
         span = reinterpret_cast<Softmax*>(take(rows * 2));
         so_far = reinterpret_cast<Softmax*>(take(rows * 2));
+        visible = reinterpret_cast<Range*>(take(rows * 2));
     }
 };
 
@@ -160,11 +172,23 @@ SpanView<float> stage_span(const Pages<T>& pages, std::int64_t begin, std::int64
     return view;
 }
 
+// What the rows [row, row + count) see together.
+INLINE Range visible_to(const Scratch& scratch, int row, int count) {
+    Range seen = scratch.visible[row];
+    for (int r = row + 1; r < row + count; ++r) {
+        seen.begin = smaller(seen.begin, scratch.visible[r].begin);
+        seen.end = larger(seen.end, scratch.visible[r].end);
+    }
+    return seen;
+}
+
+// The scores of all rows with the blocks that they see. Four blocks of keys stay in the nearest cache while all rows pass.
 template <class T>
-INLINE void score(const SpanView<T>& view, int first_block, int end_block, int rows, int dim, const Scratch& scratch) {
-    for_column_tiles<4>(first_block, end_block, [&]<class Wide>(Wide, int block) {
+INLINE void score(const SpanView<T>& view, Range blocks, int rows, int dim, const Scratch& scratch) {
+    for (int first = blocks.begin; first < blocks.end; first += 4) {
         for_row_tiles(rows, [&]<class R>(R, int row) {
-            for_column_tiles<columns_for(R::value)>(block, block + Wide::value, [&]<class C>(C, int column) {
+            const Range seen = blocks_of(visible_to(scratch, row, R::value));
+            for_column_tiles<columns_for(R::value)>(larger(first, seen.begin), smaller(first + 4, seen.end), [&]<class C>(C, int column) {
                 const T* keys[C::value];
                 for (int c = 0; c < C::value; ++c) keys[c] = view.keys[column + c];
                 FloatTile<R::value, C::value> tile;
@@ -177,45 +201,52 @@ INLINE void score(const SpanView<T>& view, int first_block, int end_block, int r
                 }
             });
         });
-    });
+    }
 }
 
-// Turn the scores of one row into weights; it sees keys [begin, end) of the span.
-INLINE Softmax weigh(float* row, int first_block, int end_block, int begin, int end, float cap) {
+// Turn one row's scores with `blocks` into weights: 0 for keys that it does not see.
+INLINE Softmax weigh(float* row, Range blocks, Range visible, float cap) {
+    const auto partly = [&](int block) { return visible.begin > block * kLanes || visible.end < (block + 1) * kLanes; };
+    const auto keep_visible = [&](Vec x, int block, Vec other) {
+        return keep_lanes(x, visible.begin - block * kLanes, visible.end - block * kLanes, other);
+    };
     Vec best = set1(-__builtin_inff());
-    for (int block = first_block; block < end_block; ++block) {
+    for (int block = blocks.begin; block < blocks.end; ++block) {
         Vec scores = load(row + block * kLanes);
-        if (cap != 0.0f) scores = set1(cap) * tanh(scores);
-        const int lane = block * kLanes;
-        if (begin > lane || end < lane + kLanes) scores = keep_lanes(scores, begin - lane, end - lane);
-        store(row + lane, scores);
-        best = max(best, scores);
+        if (cap != 0.0f) {
+            scores = set1(cap) * tanh(scores);
+            store(row + block * kLanes, scores);
+        }
+        best = max(best, partly(block) ? keep_visible(scores, block, best) : scores);
     }
     const float peak = largest(best);
-    const bool nothing = peak == -__builtin_inff();
     Vec total = zero();
-    for (int block = first_block; block < end_block; ++block) {
-        const Vec weights = nothing ? zero() : exp2(load(row + block * kLanes) - set1(peak));
+    for (int block = blocks.begin; block < blocks.end; ++block) {
+        Vec weights = exp2(load(row + block * kLanes) - set1(peak));
+        if (partly(block)) weights = keep_visible(weights, block, zero());
         store(row + block * kLanes, weights);
         total = total + weights;
     }
     return {peak, sum(total)};
 }
 
+// The values mixed by the weights, for all rows.
 template <class T>
-INLINE void mix(const SpanView<T>& view, int first_block, int end_block, int end, int rows, int dim, const Scratch& scratch) {
+INLINE void mix(const SpanView<T>& view, int rows, int dim, const Scratch& scratch) {
     const std::int64_t stride = whole_lanes(dim);
-    for_column_tiles<4>(0, static_cast<int>(stride / kLanes), [&]<class Wide>(Wide, int wide) {
+    const int columns = static_cast<int>(stride / kLanes);
+    for (int first = 0; first < columns; first += 4) {
         for_row_tiles(rows, [&]<class R>(R, int row) {
-            for_column_tiles<columns_for(R::value)>(wide, wide + Wide::value, [&]<class C>(C, int column) {
+            const Range seen = visible_to(scratch, row, R::value), blocks = blocks_of(seen);
+            for_column_tiles<columns_for(R::value)>(first, smaller(first + 4, columns), [&]<class C>(C, int column) {
                 FloatTile<R::value, C::value> tile;
                 tile.clear();
-                for (int block = first_block; block < end_block; ++block) {
+                for (int block = blocks.begin; block < blocks.end; ++block) {
                     const T* values[C::value];
                     for (int c = 0; c < C::value; ++c) values[c] = view.values[block] + (column + c) * kLanes;
-                    const int left = end - block * kLanes;  // memory behind the last key may hold anything
+                    // Memory behind the last key may hold anything.
                     tile.multiply(scratch.weights + row * kSpan + block * kLanes, kSpan, values, view.value_stride,
-                                  left < kLanes ? left : kLanes);
+                                  smaller(seen.end - block * kLanes, kLanes));
                 }
                 for (int r = 0; r < R::value; ++r) {
                     for (int c = 0; c < C::value; ++c) {
@@ -224,7 +255,7 @@ INLINE void mix(const SpanView<T>& view, int first_block, int end_block, int end
                 }
             });
         });
-    });
+    }
 }
 
 // One row of a unit: a query and one of the heads that share the KV head.
@@ -262,17 +293,22 @@ void attend_pages(const AttentionCall& call, const Unit& unit, int kv_head, std:
     for (int span = unit.first_span; span < unit.end_span; ++span) {
         if (span + 1 < unit.end_span) prefetch_span(pages, begin_of(span + 1), end_of(span + 1));
         const std::int64_t start = std::int64_t{span} * kSpan, from = begin_of(span), to = end_of(span);
-        const int first_block = static_cast<int>((from - start) / kLanes);
-        const int end_block = static_cast<int>((to - start + kLanes - 1) / kLanes);
+        const Range keys = {static_cast<int>(from - start), static_cast<int>(to - start)};
+        for (int row = 0; row < rows; ++row) {
+            const Query& query = row_of(row).query;
+            scratch.visible[row] = {larger(keys.begin, static_cast<int>(query.first_visible - start)),
+                                    smaller(keys.end, static_cast<int>(query.end - start))};
+        }
 
         const auto walk = [&](const auto& view) {
-            score(view, first_block, end_block, rows, dim, scratch);
-            for (int row = 0; row < rows; ++row) {
-                const Query& query = row_of(row).query;
-                scratch.span[row] = weigh(scratch.weights + row * kSpan, first_block, end_block, static_cast<int>(query.first_visible - start),
-                                          static_cast<int>(query.end - start), call.softcap);
-            }
-            mix(view, first_block, end_block, static_cast<int>(to - start), rows, dim, scratch);
+            score(view, blocks_of(keys), rows, dim, scratch);
+            for_row_tiles(rows, [&]<class R>(R, int first_row) {
+                const Range blocks = blocks_of(visible_to(scratch, first_row, R::value));
+                for (int row = first_row; row < first_row + R::value; ++row) {
+                    scratch.span[row] = weigh(scratch.weights + row * kSpan, blocks, scratch.visible[row], call.softcap);
+                }
+            });
+            mix(view, rows, dim, scratch);
         };
         if (aligned && rows < kStageRows) walk(view_span(pages, from, to));
         else walk(stage_span(pages, from, to, aligned, scratch));

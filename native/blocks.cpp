@@ -239,8 +239,10 @@ void Attention::run(float* x, std::int64_t num_rows, Step& step) const {
     require(num_rows == step.num_rows(), "x must have one row per position of the step");
     require((step.last_position() + 1) * s_.rope->half <= static_cast<std::int64_t>(s_.rope->cos.size()),
             "a position lies beyond the rotary embedding's tables");
-    const int kv_heads = s_.num_kv_heads;
-    const AttentionPlan& plan = step.plan({s_.group, s_.window, s_.num_heads / kv_heads, kv_heads, pool_.block_size, pool_.num_blocks, engine.pool.size()});
+    const int kv_heads = s_.num_kv_heads, heads_per_kv_head = s_.num_heads / kv_heads;
+    const int queries_per_unit = unit_rows(s_.head_dim, heads_per_kv_head) / heads_per_kv_head;
+    const AttentionPlan& plan =
+        step.plan({s_.group, s_.window, kv_heads, queries_per_unit, pool_.block_size, pool_.num_blocks, engine.pool.size()});
 
     Workspace& space = engine.workspace;
     const std::int64_t dim = s_.head_dim, width = s_.num_heads * dim, all_heads = static_cast<std::int64_t>(heads_.size());

@@ -17,8 +17,13 @@ namespace ratoon {
 constexpr int kSpan = 128;
 // Keys (or columns of V) that are computed side by side.
 constexpr int kLanes = 16;
-// An attention unit holds about this many rows (queries times the heads that share a KV head).
-constexpr int kUnitRows = 48;
+
+// Rows (queries times the heads that share a KV head) that an attention unit may hold: enough to make expanding K and V
+// once for all of them cheap, few enough for the cache. One query always fits.
+static inline int unit_rows(int head_dim, int heads_per_kv_head) {
+    const int rows = 6144 / head_dim < 96 ? 6144 / head_dim : 96;
+    return rows > heads_per_kv_head ? rows : heads_per_kv_head;
+}
 
 // Rows quantised to int8 in groups of 32, in the order in which the product walks them: tiles of up to `height`
 // rows, and in a tile group after group. One group of a tile of h rows is

@@ -19,17 +19,18 @@ namespace ratoon::RATOON_ISA {
 
 INLINE Vec zero() { return set1(0.0f); }
 
-// 2^x for x up to 127; exactly 0 below -125 and exactly 1 at 0. The polynomial's relative error is 2e-7.
+// 2^x for x up to 127, exactly 1 at 0; below -125 it stays at 2^-125. The polynomial's relative error is 2e-7.
 INLINE Vec exp2(Vec x) {
-    const Vec n = round(max(set1(-125.0f), x));
-    const Vec r = max(set1(-125.0f), x) - n;
+    const Vec big = set1(0x1.8p23f);  // a sum with it has no bits behind the point: rounded to nearest even
+    x = max(set1(-125.0f), x);
+    const Vec n = x + big, r = x - (n - big);
     Vec p = set1(1.326472721e-3f);
     p = fma(p, r, set1(9.671512812e-3f));
     p = fma(p, r, set1(5.550733745e-2f));
     p = fma(p, r, set1(2.402224208e-1f));
     p = fma(p, r, set1(6.931469776e-1f));
     p = fma(p, r, set1(1.0f));
-    return zero_below(x, -125.0f, scale_by_power(p, n));
+    return add_exponent(p, n);
 }
 
 // 1 / (1 + e^-x)

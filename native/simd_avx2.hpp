@@ -69,33 +69,22 @@ INLINE float largest(Vec x) {
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
 
-// Lanes [begin, end) of x, minus infinity elsewhere.
-INLINE Vec keep_lanes(Vec x, int begin, int end) {
-    const __m256 nothing = _mm256_set1_ps(-__builtin_inff());
-    const auto keep = [&](__m256 v, __m256i lane) {
+// Lanes [begin, end) of x, `other` elsewhere.
+INLINE Vec keep_lanes(Vec x, int begin, int end, Vec other) {
+    const auto keep = [&](__m256 v, __m256 o, __m256i lane) {
         const __m256i inside = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(begin), lane),
                                                    _mm256_cmpgt_epi32(_mm256_set1_epi32(end), lane));
-        return _mm256_blendv_ps(nothing, v, _mm256_castsi256_ps(inside));
+        return _mm256_blendv_ps(o, v, _mm256_castsi256_ps(inside));
     };
-    return {keep(x.lo, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)), keep(x.hi, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))};
+    return {keep(x.lo, other.lo, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)),
+            keep(x.hi, other.hi, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))};
 }
-// Where x is less than the limit: 0; elsewhere y (also where x is not a number).
-INLINE Vec zero_below(Vec x, float limit, Vec y) {
-    const auto zero = [&](__m256 a, __m256 b) {
-        return _mm256_andnot_ps(_mm256_cmp_ps(a, _mm256_set1_ps(limit), _CMP_LT_OQ), b);
+// x with the lowest nine bits of n added to its exponent.
+INLINE Vec add_exponent(Vec x, Vec n) {
+    const auto add = [](__m256 a, __m256 b) {
+        return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(b), 23)));
     };
-    return {zero(x.lo, y.lo), zero(x.hi, y.hi)};
-}
-// y times 2 to the power of n; n whole and y * 2^n a normal number.
-INLINE Vec scale_by_power(Vec y, Vec n) {
-    const auto scale = [](__m256 a, __m256 b) {
-        return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_cvtps_epi32(b), 23)));
-    };
-    return {scale(y.lo, n.lo), scale(y.hi, n.hi)};
-}
-INLINE Vec round(Vec x) {
-    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    return {_mm256_round_ps(x.lo, kNearest), _mm256_round_ps(x.hi, kNearest)};
+    return {add(x.lo, n.lo), add(x.hi, n.hi)};
 }
 // Rounds to nearest even, stores, and returns the sum of what it stored.
 INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {

@@ -52,22 +52,18 @@ INLINE float largest(Vec x) {
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
 
-// Lanes [begin, end) of x, minus infinity elsewhere.
-INLINE Vec keep_lanes(Vec x, int begin, int end) {
+// Lanes [begin, end) of x, `other` elsewhere.
+INLINE Vec keep_lanes(Vec x, int begin, int end, Vec other) {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __mmask16 inside = _mm512_cmpge_epi32_mask(lane, _mm512_set1_epi32(begin)) &
                              _mm512_cmplt_epi32_mask(lane, _mm512_set1_epi32(end));
-    return {_mm512_mask_blend_ps(inside, _mm512_set1_ps(-__builtin_inff()), x.v)};
+    return {_mm512_mask_blend_ps(inside, other.v, x.v)};
 }
-// Where x is less than the limit: 0; elsewhere y (also where x is not a number).
-INLINE Vec zero_below(Vec x, float limit, Vec y) {
-    return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(limit), _CMP_NLT_UQ), y.v)};
+// x with the lowest nine bits of n added to its exponent.
+INLINE Vec add_exponent(Vec x, Vec n) {
+    const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(n.v), 23);
+    return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.v), exponent))};
 }
-// y times 2 to the power of n; n whole and y * 2^n a normal number.
-INLINE Vec scale_by_power(Vec y, Vec n) {
-    return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(y.v), _mm512_slli_epi32(_mm512_cvtps_epi32(n.v), 23)))};
-}
-INLINE Vec round(Vec x) { return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
 // Rounds to nearest even, stores, and returns the sum of what it stored.
 INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
     const __m512i q = _mm512_cvtps_epi32(x.v);

@@ -100,29 +100,20 @@ INLINE float largest(Vec x) {
     return x.v[0];
 }
 
-// Lanes [begin, end) of x, minus infinity elsewhere.
-INLINE Vec keep_lanes(Vec x, int begin, int end) {
-    return each_lane([&](int i) { return begin <= i && i < end ? x.v[i] : -__builtin_inff(); });
+// Lanes [begin, end) of x, `other` elsewhere.
+INLINE Vec keep_lanes(Vec x, int begin, int end, Vec other) {
+    return each_lane([&](int i) { return begin <= i && i < end ? x.v[i] : other.v[i]; });
 }
-// Where x is less than the limit: 0; elsewhere y (also where x is not a number).
-INLINE Vec zero_below(Vec x, float limit, Vec y) {
-    return each_lane([&](int i) { return x.v[i] < limit ? 0.0f : y.v[i]; });
-}
-// Adding 1.5 * 2^23 leaves no bits behind the point: rounded to nearest even, for what is below 2^22.
-INLINE Vec round(Vec x) {
-    const Vec big = set1(0x1.8p23f);
-    return (x + big) - big;
-}
-// y times 2 to the power of n; n whole and y * 2^n a normal number.
-INLINE Vec scale_by_power(Vec y, Vec n) {
+// x with the lowest nine bits of n added to its exponent.
+INLINE Vec add_exponent(Vec x, Vec n) {
     return each_lane([&](int i) {
-        const auto bits = __builtin_bit_cast(std::uint32_t, y.v[i]);
-        return __builtin_bit_cast(float, bits + (static_cast<std::uint32_t>(static_cast<std::int32_t>(n.v[i])) << 23));
+        const auto exponent = __builtin_bit_cast(std::uint32_t, n.v[i]) << 23;
+        return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x.v[i]) + exponent);
     });
 }
 // Rounds to nearest even, stores, and returns the sum of what it stored.
 INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
-    const Vec whole = round(x);
+    const Vec whole = (x + set1(0x1.8p23f)) - set1(0x1.8p23f);
     std::int32_t total = 0;
     for (int i = 0; i < 16; ++i) total += p[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(whole.v[i]));
     return total;

@@ -21,8 +21,7 @@ class Planner {
 public:
     Planner(const PlanShape& shape, const Step::Group& group, const std::vector<std::int32_t>& positions,
             const std::vector<std::int32_t>& cu_seqlens)
-        : shape_(shape), group_(group), positions_(positions), cu_seqlens_(cu_seqlens),
-          tile_(std::max(1, kUnitRows / shape.heads_per_kv_head)) {}
+        : shape_(shape), group_(group), positions_(positions), cu_seqlens_(cu_seqlens), tile_(shape.queries_per_unit) {}
 
     AttentionPlan make() {
         plan_.shape = shape_;
@@ -188,8 +187,8 @@ Step::Step(std::vector<std::int32_t> positions, std::vector<std::int32_t> cu_seq
     if (cu_seqlens_.empty() || cu_seqlens_.front() != 0 || cu_seqlens_.back() != num_rows()) {
         refuse("cu_seqlens must go from 0 to the number of rows");
     }
+    if (!std::ranges::is_sorted(cu_seqlens_)) refuse("cu_seqlens must not decrease");
     for (std::size_t i = 0; i + 1 < cu_seqlens_.size(); ++i) {
-        if (cu_seqlens_[i + 1] < cu_seqlens_[i]) refuse("cu_seqlens must not decrease");
         for (std::int32_t row = cu_seqlens_[i]; row < cu_seqlens_[i + 1]; ++row) {
             if (positions_[row] < 0 || positions_[row] != positions_[cu_seqlens_[i]] + row - cu_seqlens_[i]) {
                 refuse("positions of a sequence must be consecutive and not negative");

@@ -25,8 +25,8 @@ struct PagePool {
 struct PlanShape {
     int group;
     std::int64_t window;  // 0 for full attention
-    int heads_per_kv_head;
     int num_kv_heads;
+    int queries_per_unit;
     std::int64_t block_size;
     std::int64_t num_blocks;
     int num_threads;

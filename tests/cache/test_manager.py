@@ -468,6 +468,16 @@ def test_a_request_with_announced_blocks_is_not_released_within_the_step() -> No
         cache.release(1)
 
 
+def test_a_request_that_built_on_a_step_may_leave_before_it_fails() -> None:
+    cache = make_cache()
+    admit(cache, 1, make_chain(8))
+    cache.announce(1, 8)
+    admit(cache, 2, make_chain(10))
+    cache.release(2)
+    cache.abandon()
+    check_invariants(cache)
+
+
 def test_a_rematch_exchanges_unfilled_blocks_and_gives_its_own_back() -> None:
     cache = make_cache()
     first, second = make_chain(12), make_chain(14)

@@ -99,14 +99,12 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def limits_hold(self) -> None:
-        if hasattr(self, "bench"):
-            assert self.bench.scheduler.num_running <= self.limits["max_num_seqs"]
-            for plan in self.bench.runner.plans[-1:]:
-                assert plan.num_tokens <= self.limits["max_num_batched_tokens"]
+        assert self.bench.scheduler.num_running <= self.limits["max_num_seqs"]
+        for plan in self.bench.runner.plans[-1:]:
+            assert plan.num_tokens <= self.limits["max_num_batched_tokens"]
 
     def teardown(self) -> None:
-        if hasattr(self, "bench"):
-            self.bench.run()
+        self.bench.run()
 
 
 def test_every_output_is_that_of_the_request_alone(make_bench: Callable[..., Any]) -> None:

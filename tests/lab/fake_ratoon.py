@@ -144,6 +144,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--api-keys", type=Path)
     parser.add_argument("--secret-file")
+    parser.add_argument("--drain-timeout")
     parser.add_argument("--no-metrics", action="store_true")
     parser.add_argument("--cut-streams", action="store_true")
     parser.add_argument("--hide-hits", type=int, default=0)

@@ -86,6 +86,14 @@ def test_a_failed_request_is_shown(run: _Run) -> None:
     assert table(report, "pair")[0]["n"] == 1
 
 
+def test_a_server_that_answers_nothing_leaves_failed_pairs(run: _Run) -> None:
+    _, report = run(PAIR, "--cut-streams")
+
+    assert report.findings == ("No pair was measured.",)
+    assert len(report.failures) == 2
+    assert "the stream ended early. (2 times)" in report.failures[0]
+
+
 def test_a_server_that_does_not_warm_up_leaves_a_failed_cell(run: _Run) -> None:
     _, report = run(SWEEP, "--fail-after", "1")
 
@@ -137,8 +145,8 @@ def test_a_wrong_hit_fails_its_case(run: _Run) -> None:
     _, report = run(Counterexamples(), "--hide-hits", "1")
     verdicts = {row["case"]: row["verdict"] for row in table(report, "counterexamples")}
 
-    assert set(verdicts.values()) == {"FAIL"}  # the controls give it away
-    assert "full hit: other hits than predicted" in report.failures
+    assert set(verdicts.values()) == {"FAIL: other hits than predicted"}  # the controls give it away
+    assert "full hit: FAIL: other hits than predicted" in report.failures
 
 
 def test_a_case_that_cannot_be_run_is_not_dropped(run: _Run) -> None:
@@ -146,7 +154,7 @@ def test_a_case_that_cannot_be_run_is_not_dropped(run: _Run) -> None:
     verdicts = {row["case"]: row["verdict"] for row in table(report, "counterexamples")}
 
     assert verdicts["evicted before the hit"] == "failed to run"
-    assert "Case “evicted before the hit” could not be measured." in report.findings
+    assert "Case “evicted before the hit”: failed to run." in report.findings
 
 
 def test_a_burst_accounts_for_every_prompt_token(run: _Run) -> None:

@@ -272,6 +272,15 @@ class FakeServer:
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(timeout=30)
         raise AssertionError("it never came true")
 
+    def let_deadlines_pass(self) -> None:
+        """Make the time of every request run out."""
+
+        async def reschedule() -> None:
+            for deadline in self.service._deadlines:
+                deadline.reschedule(asyncio.get_running_loop().time())
+
+        asyncio.run_coroutine_threadsafe(reschedule(), self.service.courier.loop).result(timeout=30)
+
     def wait_for_requests(self, count: int) -> None:
         """Return when the engine has been given so many requests that have not ended."""
         self.wait_for(lambda: len(self.engine._listeners) == count)

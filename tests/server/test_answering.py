@@ -97,10 +97,11 @@ def test_repeated_failures_make_the_server_unready_until_a_step_succeeds(start_s
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_request_past_its_deadline_is_given_up(start_server: Any, stream: bool) -> None:
-    server = start_server(tenant_limits=TenantLimits(request_deadline_s=0.05))
+    server = start_server()
     server.runner.hold()
     request = server.in_background("POST", "/v1/completions", {**LONG, "stream": stream})
     server.runner.wait_for_steps(1)
+    server.let_deadlines_pass()
     server.wait_for_jobs()
     server.runner.allow(None)
     reply = request.reply()
@@ -110,10 +111,11 @@ def test_a_request_past_its_deadline_is_given_up(start_server: Any, stream: bool
 
 
 def test_a_stream_past_its_deadline_ends_with_an_error_event(start_server: Any) -> None:
-    server = start_server(tenant_limits=TenantLimits(request_deadline_s=0.1))
+    server = start_server()
     server.runner.hold()
     server.runner.allow(1)
     with server.opened("POST", "/v1/completions", {**LONG, "stream": True}) as response:
+        server.let_deadlines_pass()
         server.wait_for_jobs()
         server.runner.allow(None)
         *_, error, done, _ = response.read().decode().split("\n\n")

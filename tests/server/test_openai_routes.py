@@ -186,6 +186,23 @@ def test_ratoon_reports_what_was_cached_computed_and_committed(server: Any) -> N
     assert 0 <= warm["queue_s"] <= warm["ttft_s"]
 
 
+@pytest.mark.parametrize("path", ["completions", "chat/completions"])
+def test_token_ids_are_told_to_who_asks(server: Any, path: str) -> None:
+    fields = {
+        "prompt": "which ids?",
+        "messages": [{"role": "user", "content": "which ids?"}],
+        "max_tokens": 4,
+    }
+    fields |= {"return_token_ids": True, "ignore_eos": True, "temperature": 0}
+    (choice,) = server.post(f"/v1/{path}", fields).json["choices"]
+    events = server.events(f"/v1/{path}", fields)
+
+    assert len(choice["token_ids"]) == 4
+    choices = [choice for event in events for choice in event["choices"]]
+    streamed = [token_id for part in choices for token_id in part.get("token_ids", ())]
+    assert streamed == choice["token_ids"]
+
+
 def test_several_answers_count_their_prompt_once_and_report_all_of_it(server: Any) -> None:
     body = server.complete("counted once or twice", n=2, max_tokens=1, include_cache_report=True)
     assert body["usage"]["prompt_tokens"] == 21

@@ -26,7 +26,7 @@ class BlocksEvicted:
 
 @dataclass(frozen=True, slots=True)
 class CacheReset:
-    """Every key was dropped; `epoch` is the new one."""
+    """Every key was dropped; so many blocks, used or idle, had one. `epoch` is the new one."""
 
     epoch: int
     num_dropped_blocks: int

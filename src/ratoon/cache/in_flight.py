@@ -7,6 +7,8 @@ afterwards the block is committed, or, if the step failed, worthless to everyone
 
 from collections.abc import Iterable, Sequence
 
+from ratoon.cache.pool import NULL_BLOCK
+
 
 class InFlight:
     """Announced blocks by hash, one dictionary per group; `block_tokens` has their token records.
@@ -44,10 +46,11 @@ class InFlight:
         return request_id in self._entries
 
     def complete(self, group: int, block_hashes: Sequence[bytes], found: list[int]) -> None:
-        """Put announced blocks where `found` has none."""
+        """Put announced blocks where `found` has the null block."""
         blocks = self._blocks[group]
         if blocks:
-            found[:] = [known or blocks.get(key, 0) for known, key in zip(found, block_hashes, strict=True)]
+            for i, block_hash in enumerate(block_hashes):
+                found[i] = found[i] or blocks.get(block_hash, NULL_BLOCK)
 
     def borrow(self, request_id: int, block_ids: Iterable[int]) -> None:
         """Remember `request_id` if it takes a block that is in flight."""

@@ -199,9 +199,9 @@ class CacheManager:
         self.epoch += 1
         self.stats.num_resets += 1
         self.in_flight.withdraw_all()
-        event = CacheReset(self.epoch, self.pool.drop_all_keys())
-        self.events.add(event)
-        return event
+        report = CacheReset(self.epoch, self.pool.drop_all_keys())
+        self.events.add(report)
+        return report
 
     def take_events(self) -> tuple[CacheEvent, ...]:
         """Return what happened to keys since the last call, in order; nothing unless events are recorded."""
@@ -228,9 +228,8 @@ class CacheManager:
         self, request_id: int, request: RequestBlocks, match: Match, num_wanted: int, keep_free: int
     ) -> bool:
         """Exchange unfilled blocks for hits, let go what the new position does not see, and grow."""
-        assert match.as_of == self.pool.num_dropped_keys + self.in_flight.num_abandoned, (
-            "the match is out of date"
-        )
+        now = self.pool.num_dropped_keys + self.in_flight.num_abandoned
+        assert match.as_of == now, "the match is out of date"
         assert not self.in_flight.has_announced(request_id), "a request is planned once in a step"
         needed = [group.first_needed(match.num_cached_tokens) for group in self.groups]
         hits, let_go = request.compare(match, needed)

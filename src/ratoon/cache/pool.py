@@ -40,9 +40,7 @@ class BlockPool:
         self.block_tokens: list[bytes | None] = [None] * num_blocks
         self.indexes = tuple(BlockIndex() for _ in range(num_groups))
         self.num_dropped_keys = 0
-        self._free = list(
-            range(num_blocks - 1, NULL_BLOCK, -1)
-        )  # the front of the queue is the end of this list
+        self._free = list(range(num_blocks - 1, NULL_BLOCK, -1))  # its end is the front of the queue
         self._idle = policy
         self._stats = stats
         self._events = events

@@ -45,7 +45,7 @@ class RequestBlocks:
         self._tables = None
 
     def compare(self, match: Match, needed: Sequence[int]) -> tuple[list[int], list[list[int]]]:
-        """Return what `take` would add, over all groups, and what it would give up, by group in logical order.
+        """Return the blocks that `take` would add, and those that it would give up, by group.
 
         Unfilled blocks are exchanged for the match's. `needed[g]` is the first block of group g that the
         position after the match sees; filled blocks before it are given up, too.
@@ -65,7 +65,7 @@ class RequestBlocks:
             self.ids[g][new] = match.block_ids[g][new]
             self.leave_behind(g, first)
         self.num_filled = match.num_blocks
-        self.num_computed = max(match.num_cached_tokens, self.num_computed)
+        self.num_computed = match.num_cached_tokens
         self.touch()
 
     def leave_behind(self, group: int, first: int) -> list[int]:

@@ -1,14 +1,16 @@
 """`ratoon chat MODEL`: a prompt loop that shows after each turn what the cache saved.
 
-Each turn sends the whole conversation again; what earlier turns computed is found in the cache. Ctrl-C stops an
-answer, a second one leaves, as do `/exit` and the end of the input. `/reset` begins a new conversation.
+Each turn sends the whole conversation again; what earlier turns computed is found in the cache. Ctrl-C
+stops an answer, a second one leaves, as do `/exit` and the end of the input. `/reset` begins a new
+conversation.
 """
 
 import argparse
 import sys
 from contextlib import suppress
 
-from ratoon.cli.engine_options import add_engine_options, add_model_argument, engine_settings
+from ratoon.cli.engine_options import add_engine_options, add_model_argument
+from ratoon.cli.load import load_llm
 from ratoon.cli.sampling_options import add_sampling_options, sampling_params
 from ratoon.cli.summary import summary
 from ratoon.engine.llm import LLM
@@ -16,7 +18,6 @@ from ratoon.errors import RequestError, TextError
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.text.chat_template import Message
 from ratoon.text.utf8 import decode_utf8
-from ratoon.util.progress import TerminalProgress
 
 with suppress(ImportError):
     import readline  # noqa: F401  # gives input() a history
@@ -34,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Talk until the input ends."""
     params = sampling_params(arguments)
-    with TerminalProgress() as progress:
-        llm = LLM(arguments.model, progress=progress, **engine_settings(arguments))
-    with llm:
+    with load_llm(arguments) as llm:
         chat = Chat(llm, params)
         say(COMMANDS)
         while (line := read_line()) is not None and line != "/exit":
@@ -50,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Chat:
-    """A conversation and the engine that answers. Raises `ChatTemplateError` where the model has no template."""
+    """A conversation with its engine. Raises `ChatTemplateError` where the model has no template."""
 
     def __init__(self, llm: LLM, params: SamplingParams) -> None:
         self.messages: list[Message] = []
@@ -81,7 +80,7 @@ class Chat:
 
 
 def read_line() -> str | None:
-    """Return the next line without surrounding space, None at the end. Raises `TextError` if it is not UTF-8."""
+    """Return the next line, stripped, None at the end. Raises `TextError` if it is not UTF-8."""
     if not sys.stdin.isatty():
         data = sys.stdin.buffer.readline()
         return decode_utf8(data, "Standard input").strip() if data else None

@@ -1,8 +1,8 @@
 """`ratoon demo`: two questions about one document. The first pays for the prefill, the second skips it.
 
-It drives the engine's loop by hand, one step after the other, to show what the loop knows: block tables, counters and
-the bits of the logits. Exit status 1 if the cache found another number of tokens than the prompts have in common, or if the
-warm answer differs in any bit from a cold one.
+It drives the engine's loop by hand, one step after the other, to show what the loop knows: block tables,
+counters and the bits of the logits. Exit status 1 if the cache found another number of tokens than the
+prompts have in common, or if the warm answer differs in any bit from a cold one.
 """
 
 import argparse
@@ -118,7 +118,11 @@ def make_prompts(model: LoadedModel) -> list[list[int]]:
     document = (files("ratoon.cli") / "demo_document.txt").read_text(encoding="utf-8")
     template = load_chat_template(model.checkpoint, model.tokenizer)
     return [
-        encode_chat(model.tokenizer, template, [{"role": "user", "content": TASK.format(document=document, question=question)}])
+        encode_chat(
+            model.tokenizer,
+            template,
+            [{"role": "user", "content": TASK.format(document=document, question=question)}],
+        )
         for question in QUESTIONS
     ]
 

@@ -1,6 +1,7 @@
 """The engine's settings as command-line options, the same for every command that runs a model.
 
-The options are read off `EngineConfig`: `max_model_len` becomes `--max-model-len`, a truth value gets a `--no-` form.
+The options are read off `EngineConfig`: `max_model_len` becomes `--max-model-len`, a truth value gets a
+`--no-` form.
 """
 
 import argparse
@@ -18,7 +19,9 @@ T = TypeVar("T")
 def add_model_argument(parser: argparse.ArgumentParser) -> None:
     """Declare MODEL."""
     parser.add_argument(
-        "model", metavar="MODEL", help="a pulled name (smollm2), a path, or a Hugging Face repo id (OWNER/NAME)"
+        "model",
+        metavar="MODEL",
+        help="a pulled name (smollm2), a path, or a Hugging Face repo id (OWNER/NAME)",
     )
 
 
@@ -60,8 +63,7 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def _default(setting: "Field[Any]") -> str:
-    if setting.default is None:
+    default = getattr(EngineConfig(), setting.name)
+    if default is None:
         return ""  # the text itself says what happens
-    if setting.name.endswith("_bytes"):
-        return f" (default: {format_bytes(setting.default)})"
-    return f" (default: {setting.default})"
+    return f" (default: {format_bytes(default) if setting.name.endswith('_bytes') else default})"

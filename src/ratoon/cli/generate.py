@@ -5,13 +5,12 @@ import json
 import sys
 from dataclasses import asdict
 
-from ratoon.cli.engine_options import add_engine_options, add_model_argument, engine_settings
+from ratoon.cli.engine_options import add_engine_options, add_model_argument
+from ratoon.cli.load import load_llm
 from ratoon.cli.prompt_text import read_prompt
 from ratoon.cli.sampling_options import add_sampling_options, sampling_params
 from ratoon.cli.summary import summary
-from ratoon.engine.llm import LLM
 from ratoon.errors import UsageError
-from ratoon.util.progress import TerminalProgress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     if params.n > 1 and not arguments.json:
         raise UsageError("Several answers are printed as JSON only.", hint="Add --json, or leave out --n.")
     prompt = read_prompt(arguments.prompt)
-    with TerminalProgress() as progress:
-        llm = LLM(arguments.model, progress=progress, **engine_settings(arguments))
-    with llm:
+    with load_llm(arguments) as llm:
         for delta in llm.stream(prompt, params):
             if not arguments.json:
                 print(delta.text, end="", flush=True)

@@ -27,6 +27,7 @@ COMMANDS = {
     "inspect": "show a model's shape and what its KV cache costs",
     "perplexity": "score a text under a model",
     "cache": "run a script of cache operations, without a model",
+    "lab": "measure a server and report what prefix caching gains",
 }
 """Every command with the line that `ratoon --help` shows."""
 
@@ -60,41 +61,47 @@ def load_command(name: str) -> Command:
     return cast(Command, importlib.import_module(f"ratoon.cli.{name}"))
 
 
-def make_parser(chosen: str | None) -> Parser:
-    """Return the parser with all commands by name, and the arguments of the chosen one."""
+def command_parser(name: str) -> Parser:
+    """Return the parser of a command's own arguments."""
+    summary = COMMANDS[name]
+    parser = Parser(
+        prog=f"ratoon {name}", description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False
+    )
+    load_command(name).add_arguments(parser)
+    return parser
+
+
+def main_parser() -> Parser:
+    """Return the parser of what stands before a command."""
     parser = Parser(
         prog="ratoon",
         description="Language models on ordinary machines, with every prompt prefix computed once.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"ratoon {ratoon.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
-        command_parser = commands.add_parser(
-            name, help=summary, description=summary[0].upper() + summary[1:] + ".", allow_abbrev=False
-        )
-        if name == chosen:
-            load_command(name).add_arguments(command_parser)
+        commands.add_parser(name, help=summary)
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
     """Parse and run one command line. Raises `RatoonError` for whatever the user can mend."""
-    chosen = argv[0] if argv and argv[0] in COMMANDS else None
-    parser = make_parser(chosen)
-    arguments = parser.parse_args(argv)
-    if chosen is None:
-        parser.print_help()
-        return 0
-    status = load_command(chosen).run(arguments)
-    sys.stdout.flush()  # here, where a reader that went away is still caught
-    return status
+    if argv and argv[0] in COMMANDS:
+        return load_command(argv[0]).run(command_parser(argv[0]).parse_args(argv[1:]))
+    parser = main_parser()
+    parser.parse_args(argv)
+    parser.print_help()
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `ratoon` script."""
     try:
-        return run(sys.argv[1:] if argv is None else argv)
+        try:
+            return run(sys.argv[1:] if argv is None else argv)
+        finally:
+            sys.stdout.flush()  # here, where a full disk or a reader that went away is still noticed
     except RatoonError as error:
         report(error)
         return error.exit_status
@@ -105,6 +112,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What is still buffered can go nowhere; without this the interpreter would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except OSError as error:
+        report(RatoonError(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}."))
+        return RatoonError.exit_status
 
 
 def report(error: RatoonError) -> None:

@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ratoon.cli.engine_options import add_engine_options, add_model_argument, engine_settings
+from ratoon.cli.engine_options import add_engine_options, add_model_argument
+from ratoon.cli.load import load_llm
 from ratoon.cli.prompt_text import read_file
 from ratoon.engine.llm import LLM
 from ratoon.errors import EmptyPromptError, InvalidParameterError
@@ -31,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="text, a JSON list of token ids, or a list of such lists, which are the windows; - is stdin",
     )
-    parser.add_argument("--window", type=int, default=1024, metavar="N", help="tokens of a window (default: 1024)")
+    parser.add_argument(
+        "--window", type=int, default=1024, metavar="N", help="tokens of a window (default: 1024)"
+    )
     parser.add_argument("--json", action="store_true", help="print one object")
     add_engine_options(parser)
 
@@ -41,13 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.window < 2:
         raise InvalidParameterError(f"A window must hold at least 2 tokens, not {arguments.window}.")
     content = read_file(arguments.file)
-    with TerminalProgress() as progress:
-        with LLM(arguments.model, progress=progress, **engine_settings(arguments)) as llm:
-            windows = cut(content, arguments.window, llm.model.tokenizer)
-            scores = []
-            for number, window in enumerate(windows):
-                progress("scoring", number, len(windows))
-                scores.append(negative_log_likelihoods(llm, window))
+    with load_llm(arguments) as llm, TerminalProgress() as progress:
+        windows = cut(content, arguments.window, llm.model.tokenizer)
+        scores = []
+        for number, window in enumerate(windows):
+            progress("scoring", number, len(windows))
+            scores.append(negative_log_likelihoods(llm, window))
     every = [value for score in scores for value in score]
     mean = math.fsum(every) / len(every)
     report = {

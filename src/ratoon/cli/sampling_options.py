@@ -25,7 +25,12 @@ OPTIONS = {
     "top_p": ("--top-p", float, "X", "keep the likeliest tokens that together have this probability"),
     "top_k": ("--top-k", int, "N", "keep this many likeliest tokens; 0 keeps all"),
     "min_p": ("--min-p", float, "X", "keep tokens at least this likely, relative to the best one"),
-    "repetition_penalty": ("--repetition-penalty", float, "X", "above 1 makes tokens seen before less likely"),
+    "repetition_penalty": (
+        "--repetition-penalty",
+        float,
+        "X",
+        "above 1 makes tokens seen before less likely",
+    ),
     "presence_penalty": ("--presence-penalty", float, "X", "subtracted from logits of tokens in the answer"),
     "frequency_penalty": ("--frequency-penalty", float, "X", "the same, once per occurrence"),
     "logit_bias": ("--logit-bias", _bias, "ID=X", "added to a token's logit; may be given several times"),

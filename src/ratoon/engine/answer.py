@@ -25,8 +25,9 @@ class Answer:
     """Follows one request from its first delta to its last, and keeps all that came.
 
     Once `hit_stop_string` is true the answer is complete, and whoever reads it cancels the request; what
-    the engine computed meanwhile is passed over. The first `min_tokens` tokens end nothing. The reasons, `usage` and
-    `timings` come with the last delta; `usage` counts what the engine computed, `token_ids` what belongs to the answer.
+    the engine computed meanwhile is passed over. The first `min_tokens` tokens end nothing. The reasons,
+    `usage` and `timings` come with the last delta; `usage` counts what the engine computed, `token_ids`
+    what belongs to the answer.
     """
 
     def __init__(self, tokenizer: Tokenizer, params: SamplingParams) -> None:

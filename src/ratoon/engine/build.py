@@ -1,7 +1,7 @@
-"""Wires all rooms together: checkpoint, spec, fingerprint, ops, pages, decoder, cache, scheduler, runner, engine.
+"""Wires all rooms together, from checkpoint to engine core.
 
-Loading comes first and takes as long as the weights are large; building a core on what was loaded takes no time. The only
-file that imports `device/`.
+Loading comes first and takes as long as the weights are large; building a core on what was loaded takes no
+time. The only file that imports `device/`.
 """
 
 import os
@@ -50,7 +50,7 @@ class OpenModel:
     groups: tuple[CacheGroupSpec, ...]
 
     def budget(self, config: EngineConfig) -> KVBudget:
-        """Return the pool that the configuration pays for. Raises `InvalidParameterError` if it holds no block."""
+        """Return the pool that is paid for. Raises `InvalidParameterError` if it holds no block."""
         return kv_budget(
             self.spec,
             self.groups,
@@ -77,7 +77,7 @@ class LoadedModel:
     root: bytes
 
     def chain(self, token_ids: Iterable[int], extra_keys: ExtraKeys = NO_EXTRAS) -> HashChain:
-        """Return the hash chain of a prompt. Raises `InvalidParameterError` for ids outside the vocabulary."""
+        """Return a prompt's hash chain. Raises `InvalidParameterError` for ids outside the vocabulary."""
         chain = HashChain(self.root, self.budget.block_size, extra_keys, token_ids)
         self._check_token_id(max(chain.tokens, default=0))
         return chain
@@ -95,17 +95,22 @@ class LoadedModel:
 
 
 def open_model(model: str | Path, progress: Progress = no_progress) -> OpenModel:
-    """Find a model by pulled name, path or repo id, and read what it is. Raises `RatoonError` of many kinds."""
+    """Find a model by pulled name, path or repo id, and read what it is. Raises some `RatoonError`."""
     checkpoint = open_checkpoint(resolve_model(model), progress)
     spec = read_model_spec(checkpoint)
     return OpenModel(checkpoint, spec, cache_groups(spec))
 
 
 def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_progress) -> LoadedModel:
-    """Open a model and load it: tokenizer, weights, an empty pool. Raises `RatoonError` of many kinds."""
+    """Open a model and load it: tokenizer, weights, an empty pool. Raises some `RatoonError`."""
     opened = open_model(model, progress)
     spec, groups = opened.spec, opened.groups
     budget = opened.budget(config)
+    if config.kv_cache_bytes > (memory := _memory_bytes()):
+        raise InvalidParameterError(
+            f"{format_bytes(config.kv_cache_bytes)} for KV blocks are more than this machine's {format_bytes(memory)}.",
+            hint="Lower kv_cache_bytes.",
+        )
     config = _resolved(config, spec, budget)
     tokenizer = load_tokenizer(opened.checkpoint)
     ops = make_ops(config)
@@ -118,13 +123,7 @@ def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_
         dtype=config.kv_cache_dtype,
     )
     assert layout.page_bytes == budget.page_bytes, "one formula sizes the pool and its pages"
-    try:
-        pages = ops.pages(layout)
-    except MemoryError as error:
-        raise InvalidParameterError(
-            f"This machine has no {format_bytes(config.kv_cache_bytes)} of memory for KV blocks.",
-            hint="Lower kv_cache_bytes.",
-        ) from error
+    pages = ops.pages(layout)
     decoder = load_decoder(
         opened.checkpoint, spec, groups, ops, pages, num_positions=config.max_model_len, progress=progress
     )
@@ -137,8 +136,9 @@ def build_core(
 ) -> EngineCore:
     """Build an engine with an empty cache on a loaded model.
 
-    Several may be built on one model, to be used one after the other, since they write to the same pages. `config`
-    may then differ in how requests are scheduled and cached, and have a smaller pool, but not in how KV is computed and stored.
+    Several may be built on one model, to be used one after the other, since they write to the same pages.
+    `config` may then differ in how requests are scheduled and cached, and have a smaller pool, but not in
+    how KV is computed and stored.
     """
     config = model.config if config is None else config
     num_blocks = config.kv_cache_bytes // model.budget.page_bytes
@@ -168,7 +168,7 @@ def build_core(
 
 
 def make_ops(config: EngineConfig) -> Ops:
-    """Return the ops that the configuration names. Raises `InvalidParameterError` where they were not built."""
+    """Return the ops asked for. Raises `InvalidParameterError` where they were not built."""
     if config.ops != "reference":
         try:
             from ratoon.device.ops.native import NativeOps  # not there without a compiler
@@ -188,6 +188,10 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _resolved(config: EngineConfig, spec: ModelSpec, budget: KVBudget) -> EngineConfig:
     """Replace None by what it stands for, and refuse a context that model or pool cannot hold."""
     wanted = config.max_model_len
@@ -198,7 +202,7 @@ def _resolved(config: EngineConfig, spec: ModelSpec, budget: KVBudget) -> Engine
     longest = budget.max_tokens(wanted or spec.max_context, config.max_num_batched_tokens)
     if wanted is not None and longest < wanted:
         raise InvalidParameterError(
-            f"max_model_len is {wanted}, but {format_bytes(config.kv_cache_bytes)} of KV hold {longest} tokens.",
+            f"max_model_len is {wanted}, but {format_bytes(config.kv_cache_bytes)} hold {longest} tokens.",
             hint="Raise kv_cache_bytes or lower max_model_len.",
         )
     return replace(config, max_model_len=longest, threads=config.threads or usable_cores())

@@ -59,7 +59,8 @@ class Generation:
             request_id=self.request_id,
             prompt=self._prompt,
             prompt_token_ids=self._prompt_token_ids,
-            prompt_logprobs=[None if entry is None else dict(entry) for entry in first.prompt_logprobs] or None,
+            prompt_logprobs=[None if entry is None else dict(entry) for entry in first.prompt_logprobs]
+            or None,
             outputs=[_completion(index, answer) for index, answer in enumerate(self._answers)],
             usage=Usage(
                 prompt_tokens=first.usage.prompt_tokens,

@@ -40,9 +40,9 @@ Conversation = Sequence[Message]
 class LLM:
     """A model with its engine. `settings` are the fields of `EngineConfig`.
 
-    `model` is a pulled name, a path, or a Hugging Face repo id; `progress` is told how loading goes. Raises a
-    `RatoonError` where the model cannot be found or run. Methods may be called from any thread. Use it as a context,
-    or `close` it, to stop the engine.
+    `model` is a pulled name, a path, or a Hugging Face repo id; `progress` is told how loading goes. Raises
+    a `RatoonError` where the model cannot be found or run. Methods may be called from any thread. Use it as
+    a context, or `close` it, to stop the engine.
     """
 
     def __init__(self, model: str | Path, *, progress: Progress = no_progress, **settings: Any) -> None:
@@ -62,8 +62,8 @@ class LLM:
         """Return the outputs for a prompt or a list of them, in order.
 
         `params` holds for all prompts, or there is one for each. `use_tqdm` shows a bar where stderr is a
-        terminal. Raises a `RequestError` before anything runs if one of the prompts could never be served, and
-        `EngineError` if a step fails.
+        terminal. Raises a `RequestError` before anything runs if one of the prompts could never be served,
+        and `EngineError` if a step fails.
         """
         listed = [prompts] if _is_prompt(prompts) and prompts != [] else list(prompts)
         return self._complete([self._read(prompt) for prompt in listed], params, use_tqdm)
@@ -135,7 +135,7 @@ class LLM:
         return _Tokens(encode_chat(self.model.tokenizer, self.chat_template, conversation, **template))
 
     def _generation(self, prompt: "_Tokens", params: SamplingParams) -> Generation:
-        """Make the requests of one prompt: its n answers differ in their seeds; the first scores the prompt."""
+        """Make the requests of a prompt: n answers differ in their seeds, and the first scores the prompt."""
         self.model.check_params(params)
         seed = draw_seed() if params.seed is None else params.seed
         requests = [

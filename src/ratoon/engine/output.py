@@ -12,9 +12,9 @@ TokenLogprobs = dict[int, float]
 class CompletionOutput:
     """One answer.
 
-    `token_ids` holds all output tokens, the one that ended the answer included; `text` leaves out stop tokens and
-    stop strings. `finish_reason` is `stop`, `length` or `cancelled`; with `stop`, `stop_reason` is the stop
-    string or stop token of the request that ended the answer, or None where the model ended it.
+    `token_ids` holds all output tokens, the one that ended the answer included; `text` leaves out stop
+    tokens and stop strings. `finish_reason` is `stop`, `length` or `cancelled`; with `stop`, `stop_reason`
+    is the stop string or stop token of the request that ended the answer, or None where the model ended it.
     """
 
     index: int
@@ -30,8 +30,8 @@ class RequestOutput:
     """All answers to one prompt.
 
     `prompt` is None where token ids were given. `usage` counts the prompt once, as the first answer found
-    it, and the output tokens of all answers. `ttft_s` is the time from arrival to the first token of any answer (None
-    where there was none), `e2e_s` to the last token of all.
+    it, and the output tokens of all answers. `ttft_s` is the time from arrival to the first token of any
+    answer (None where there was none), `e2e_s` to the last token of all.
     """
 
     request_id: int
@@ -48,8 +48,8 @@ class RequestOutput:
 class OutputDelta:
     """What came newly for answer `index`; its last one has a `finish_reason`.
 
-    `text` may be empty while a character or a possible stop string is incomplete. The last delta of the whole request
-    carries its `result`.
+    `text` may be empty while a character or a possible stop string is incomplete. The last delta of the
+    whole request carries its `result`.
     """
 
     request_id: int

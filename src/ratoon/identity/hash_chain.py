@@ -71,18 +71,14 @@ class HashChain:
         width = size * _TOKEN_SIZE
         records = [data[i : i + width] for i in range(0, len(data), width)]
 
-        # Past the last media item every block has the same extras, so only the blocks before it encode
-        # their own.
         extras = self.extra_keys
-        special = max(0, min(last, -(-extras.uniform_from // size)) - first)
+        uniform_from = extras.uniform_from
+        uniform = extras.encode_block(uniform_from, uniform_from)  # nothing overlaps an empty span there
         parent = self.block_hashes[-1] if self.block_hashes else self.root
         count = struct.pack("<I", size)
-        for i, record in enumerate(records[:special], first):
-            parent = digest(parent + count + record + extras.encode_block(i * size, (i + 1) * size))
-            self.block_hashes.append(parent)
-        tail = extras.encode_block(extras.uniform_from, extras.uniform_from)
         add_hash = self.block_hashes.append
-        for record in records[special:]:
-            parent = digest(parent + count + record + tail)
+        for start, record in zip(range(first * size, last * size, size), records, strict=True):
+            suffix = uniform if start >= uniform_from else extras.encode_block(start, start + size)
+            parent = digest(parent + count + record + suffix)
             add_hash(parent)
         self.block_tokens += records

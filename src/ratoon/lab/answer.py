@@ -33,7 +33,7 @@ class Answer:
     arrivals_s: tuple[float, ...] = ()
     """When each event that carries output had been read, since sending."""
     end_s: float = 0.0
-    """When the end of the stream had been read, since sending."""
+    """When the end of the stream had been read, since sending; 0 where it never came."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int | None = None

@@ -60,8 +60,9 @@ def fill_pool(target: Target, source: TokenSource, label: str, prompt_len: int) 
         raise LabError(
             "The server does not tell how large its KV pool is, so its cache cannot be evicted on purpose."
         )
-    for index in range(math.ceil(target.pool_tokens / prompt_len)):
-        compute(target, source.tokens(f"{label}/{index}", prompt_len))
+    blocks_each = max(1, prompt_len // target.block_size)  # only full blocks stay
+    for index in range(math.ceil(target.pool_tokens / (blocks_each * target.block_size))):
+        compute(target, source.tokens(f"{label}/{index}", blocks_each * target.block_size))
 
 
 def compute(target: Target, prompt: Sequence[int], max_tokens: int = 1) -> None:

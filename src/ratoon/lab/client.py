@@ -24,7 +24,7 @@ DONE = "[DONE]"
 
 
 class Client:
-    """Requests to one server. Safe to use from several threads. `model` may be filled in once it is known."""
+    """Requests to one server, from any thread. `model` may be filled in once it is known."""
 
     def __init__(self, url: str, model: str = "", api_key: str | None = None) -> None:
         parts = urlsplit(url)
@@ -56,14 +56,13 @@ class Client:
         }
         if salt is not None:
             body["cache_salt"] = salt
+        payload = json.dumps(body).encode()
         seen = _Seen()
         sent_at = time.perf_counter()
         try:
             with closing(self._connect()) as connection:
                 sent_at = time.perf_counter()
-                connection.request(
-                    "POST", f"{self._root}/v1/completions", json.dumps(body), self._headers(api_key)
-                )
+                connection.request("POST", f"{self._root}/v1/completions", payload, self._headers(api_key))
                 response = connection.getresponse()
                 if response.status != 200:
                     raise _RefusalError(_refusal(response))
@@ -72,7 +71,7 @@ class Client:
                 seen.check(max_tokens)
         except (OSError, HTTPException, ValueError, _RefusalError) as error:
             seen.error = str(error) or type(error).__name__
-        return seen.answer(sent_at, time.perf_counter() - sent_at)
+        return seen.answer(sent_at)
 
     def text(self, path: str) -> str:
         """GET a page. Raises `LabError` where the server is away or refuses."""
@@ -123,13 +122,13 @@ class _Seen:
     text: list[str] = field(default_factory=list)
     output_ids: list[int] | None = None
     usage: dict[str, Any] | None = None
-    done: bool = False
+    end_s: float | None = None
     error: str | None = None
 
     def note(self, event: str, at_s: float) -> None:
         """Take in one event. Raises `_RefusalError` for an error that the server sends in its stream."""
         if event == DONE:
-            self.done = True
+            self.end_s = at_s
             return
         content = json.loads(event)
         if "error" in content:
@@ -146,7 +145,7 @@ class _Seen:
 
     def check(self, max_tokens: int) -> None:
         """Raise `_RefusalError` where the answer is not whole."""
-        if not self.done:
+        if self.end_s is None:
             raise _RefusalError("the stream ended early")
         if self.usage is None:
             raise _RefusalError("the stream told no usage")
@@ -155,14 +154,14 @@ class _Seen:
         if self.usage["completion_tokens"] != max_tokens:
             raise _RefusalError(f"{self.usage['completion_tokens']} tokens came, {max_tokens} were asked for")
 
-    def answer(self, sent_at: float, end_s: float) -> Answer:
+    def answer(self, sent_at: float) -> Answer:
         """Return it all."""
         usage = self.usage or {}
         details = usage.get("prompt_tokens_details") or {}
         return Answer(
             sent_at_s=sent_at,
             arrivals_s=tuple(self.arrivals_s),
-            end_s=end_s,
+            end_s=self.end_s or 0.0,
             prompt_tokens=usage.get("prompt_tokens", 0),
             completion_tokens=usage.get("completion_tokens", 0),
             cached_tokens=details.get("cached_tokens"),

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ratoon.errors import LabError
@@ -58,28 +59,32 @@ class ManagedServers:
 
         Raises `LabError` with the end of its log where it does not get ready.
         """
-        port = _free_port()
         keys = (secrets.token_hex(16), secrets.token_hex(16)) if setup.tenants else None
-        log = self._next_log()
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*self._command, "serve", self._model, "--port", str(port), *self._arguments(setup, keys)],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is ours; the server is stopped when we are done with it
-            )
-        try:
-            client = Client(f"http://127.0.0.1:{port}", api_key=keys[0] if keys else None)
-            _wait_until_ready(process, client, log)
-            target = Target.probe(client, block_size=self._block_size, tenant_keys=keys)
-            if setup.pool_tokens and target.pool_tokens and target.pool_tokens < setup.pool_tokens:
-                raise LabError(
-                    f"The server's pool holds {target.pool_tokens} tokens; {setup.pool_tokens} are needed.",
-                    hint="Leave the pool's size and data type to the experiment, not to --serve-args.",
+        port, log = _free_port(), self._next_log()
+        with TemporaryDirectory() as private:
+            arguments = self._arguments(setup, keys, Path(private))
+            with log.open("wb") as output:
+                process = subprocess.Popen(
+                    [*self._command, "serve", self._model, "--port", str(port), *arguments],
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C is ours; the server is stopped when we are done with it
                 )
-            yield target
-        finally:
-            _stop(process)
+            try:
+                client = Client(f"http://127.0.0.1:{port}", api_key=keys[0] if keys else None)
+                _wait_until_ready(process, client, log)
+                yield self._target(client, setup, keys)
+            finally:
+                _stop(process)
+
+    def _target(self, client: Client, setup: ServerSetup, keys: tuple[str, str] | None) -> Target:
+        target = Target.probe(client, block_size=self._block_size, tenant_keys=keys)
+        if setup.pool_tokens and target.pool_tokens and target.pool_tokens < setup.pool_tokens:
+            raise LabError(
+                f"The server's pool holds {target.pool_tokens} tokens; {setup.pool_tokens} are needed.",
+                hint="Leave the pool's size and data type to the experiment, not to --serve-args.",
+            )
+        return target
 
     def describe(self) -> dict[str, str]:
         """Return model, digest and how servers are started, as `ratoon inspect` tells them."""
@@ -91,17 +96,18 @@ class ManagedServers:
             "block size": str(self._block_size),
         }
 
-    def _arguments(self, setup: ServerSetup, keys: tuple[str, str] | None) -> list[str]:
-        arguments = ["--block-size", str(self._block_size), *self._options]
+    def _arguments(self, setup: ServerSetup, keys: tuple[str, str] | None, private: Path) -> list[str]:
+        # What is still running when we are done is of no interest: after an interrupt nobody wants to wait.
+        arguments = ["--drain-timeout", "1", "--block-size", str(self._block_size), *self._options]
         if not setup.caching:
             arguments.append("--no-enable-prefix-caching")
         if setup.pool_tokens is not None:
             num_blocks = -(-setup.pool_tokens // self._block_size) + 1  # and the null block
             arguments += ["--kv-cache-bytes", str(num_blocks * self._inspect()["bytes_per_block"])]
         if keys is not None:
-            path = self._folder / "tenants.toml"
+            path = private / "tenants.toml"
             path.write_text("".join(_key_entry(name, key) for name, key in zip("ab", keys, strict=True)))
-            arguments += ["--api-keys", str(path), "--secret-file", str(self._folder / "tenants.secret")]
+            arguments += ["--api-keys", str(path), "--secret-file", str(private / "secret")]
         return arguments
 
     def _next_log(self) -> Path:
@@ -110,14 +116,8 @@ class ManagedServers:
 
     def _inspect(self) -> dict[str, Any]:
         if self._inspected is None:
-            command = [
-                *self._command,
-                "inspect",
-                self._model,
-                "--json",
-                "--block-size",
-                str(self._block_size),
-            ]
+            options = ["--json", "--block-size", str(self._block_size)]
+            command = [*self._command, "inspect", self._model, *options]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise LabError(f"The model could not be inspected: {_last_line(done.stderr)}")

@@ -44,7 +44,7 @@ def begin(
 ) -> tuple[RunStore, Servers]:
     """Look at the server, write down all conditions, and return an empty run.
 
-    Raises `UsageError` where the folder holds a run, `LabError` where the server is away or the model unknown.
+    Raises `UsageError` where the folder holds a run, `LabError` where there is no server or model.
     """
     servers = source.servers(keys, folder)
     settings = to_json(experiment)

@@ -61,7 +61,7 @@ class Target:
         tenant_keys: tuple[str, str] | None = None,
     ) -> Self:
         """Ask a server for its model's name, block size, pool size and tokenizer, as far as it tells."""
-        client.model = client.model or client.json("/v1/models")["data"][0]["id"]
+        client.model = client.model or _first_model(client)
         metrics = _metrics(client)
         block_size = metrics.block_size() or block_size
         num_blocks = metrics.num_blocks()
@@ -134,6 +134,13 @@ class RemoteServers:
         except (LabError, AttributeError):
             facts["server version"] = "not told"
         return facts
+
+
+def _first_model(client: Client) -> str:
+    try:
+        return str(client.json("/v1/models")["data"][0]["id"])
+    except (KeyError, IndexError, TypeError) as error:
+        raise LabError(f"{client.url} lists no model.", hint="Name it with --model.") from error
 
 
 def _metrics(client: Client) -> MetricsPage:

@@ -102,12 +102,13 @@ def _mooncake(record: dict[str, Any], number: int) -> list[TraceRequest]:
 def _transcript(record: Any, number: int) -> list[TraceRequest]:
     messages: Messages = record if isinstance(record, list) else record["messages"]
     at_s = None if isinstance(record, list) else record.get("timestamp")
-    session = str(number)
-    requests = [
-        TraceRequest(session, at_s, messages[:index], message["content"] or "")
-        for index, message in enumerate(messages)
-        if message["role"] == "assistant" and index > 0
-    ]
+    requests = []
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant" and index > 0:
+            reply = message["content"] or ""
+            if not isinstance(reply, str):
+                raise TypeError("an answer that is no text")
+            requests.append(TraceRequest(str(number), at_s, messages[:index], reply))
     if not requests:
         raise ValueError("no answer in it")
     return requests

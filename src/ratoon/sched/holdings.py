@@ -2,8 +2,10 @@
 
 The only part of the scheduler that talks to the cache, in this order per step: `admit` or `extend` for each
 request that is planned, then `commit` for each after the step succeeded, or one `abandon`. `release` comes
-between steps, or during planning for a request that is not in the plan. A request asks for blocks only when
-its chunk passes the end of what it has, and commits only when the chunk filled a block or built on new hits.
+between steps, or during planning for a request that is not in the plan.
+
+A request asks for blocks only when its chunk passes the end of what it has, and commits only when the chunk
+filled a block, built on new hits, or may have left a block behind a window.
 """
 
 from ratoon.cache.manager import CacheManager

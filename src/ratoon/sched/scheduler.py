@@ -71,7 +71,7 @@ class Scheduler:
         if num_prompt >= max_model_len:
             raise PromptTooLongError(
                 f"The prompt has {num_prompt} tokens; the context holds {max_model_len}, answer included.",
-                hint="Shorten the prompt, or raise max_model_len if the model allows it.",
+                hint="Shorten the prompt, or allow for more with max_model_len and kv_cache_bytes.",
             )
         self._holdings.check_fits(token_limit(request, max_model_len) - 1)
 

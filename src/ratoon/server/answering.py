@@ -94,6 +94,7 @@ class Answering(Response):
                 token_bytes=lambda token_id: model.tokenizer.token_bytes(token_id, skip_special=False),
                 stream_usage=sends_usage,
                 num_top=self._task.num_top,
+                shows_token_ids=body.return_token_ids,
             )
         )
         if body.stream:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -23,6 +24,21 @@ from ratoon.errors import (
     RequestError,
     TextError,
 )
+
+
+class ErrorDetails(BaseModel):
+    """OpenAI's four fields: a sentence, a kind, the field at fault, and a word for programs."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of every response with a status of 400 or more; here for `/openapi.json`."""
+
+    error: ErrorDetails
 
 
 class ApiError(Exception):

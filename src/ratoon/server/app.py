@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -11,11 +12,13 @@ from starlette.responses import Response
 import ratoon
 from ratoon.errors import RatoonError
 from ratoon.server.admin_routes import admin_routes
-from ratoon.server.api_error import ApiError, to_api_error
+from ratoon.server.api_error import ApiError, ErrorBody, to_api_error
 from ratoon.server.gatekeeper import Gatekeeper
 from ratoon.server.openai_routes import openai_routes
 from ratoon.server.probe_routes import probe_routes
 from ratoon.server.service import Service
+
+ERROR_RESPONSE: dict[str, Any] = {"model": ErrorBody, "description": "What went wrong."}
 
 
 def create_app(service: Service) -> FastAPI:
@@ -33,6 +36,7 @@ def create_app(service: Service) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        responses={"4XX": ERROR_RESPONSE, "5XX": ERROR_RESPONSE},
     )
     for error in (ApiError, RatoonError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(error, _answer_error)

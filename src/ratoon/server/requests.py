@@ -111,6 +111,7 @@ class GenerationBody(Body):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     include_cache_report: bool = False
+    return_token_ids: bool = False
     cache_salt: Annotated[str, StringConstraints(min_length=1), AfterValidator(_text)] | None = None
     cache: CacheOptions | None = None
 

@@ -78,6 +78,7 @@ class Envelope:
     token_bytes: TokenBytes
     stream_usage: bool = False
     num_top: int = 0
+    shows_token_ids: bool = False
 
 
 class _Format:
@@ -93,6 +94,9 @@ class _Format:
 
     def _chunk(self, choice: Json) -> Json:
         return self._body(self.chunk_kind, [choice], {"usage": None} if self._envelope.stream_usage else {})
+
+    def _token_ids(self, part: Part) -> Json:
+        return {"token_ids": list(part.token_ids)} if self._envelope.shows_token_ids else {}
 
     def _body(self, kind: str, choices: list[Json], rest: Json) -> Json:
         return {
@@ -135,6 +139,7 @@ class CompletionFormat(_Format):
             "text": part.text,
             "logprobs": self._logprobs(index, part),
             "finish_reason": part.finish_reason,
+            **self._token_ids(part),
         }
 
     def _logprobs(self, index: int, part: Part) -> Json | None:
@@ -181,6 +186,7 @@ class ChatFormat(_Format):
                 "delta": {"content": part.text} if part.text or part.finish_reason is None else {},
                 "logprobs": self._logprobs(part),
                 "finish_reason": part.finish_reason,
+                **self._token_ids(part),
             }
         )
 
@@ -192,6 +198,7 @@ class ChatFormat(_Format):
                 "message": {"role": "assistant", "content": part.text, "refusal": None},
                 "logprobs": self._logprobs(part),
                 "finish_reason": part.finish_reason,
+                **self._token_ids(part),
             }
             for index, part in enumerate(answers)
         ]

@@ -91,6 +91,7 @@ def test_one_full_group_with_sharing_is_what_is_meant_when_nothing_is_said() -> 
         ({"op": "admit", "tokens": [1]}, "`request` is missing"),
         (ADMIT | {"request": 1}, "`request` must be a string"),
         (ADMIT | {"request": ""}, "`request` must be a string that is not empty"),
+        (ADMIT | {"request": "\ud800"}, "`request` must be a string without lone surrogates"),
         (ADMIT | {"prompt": "x"}, "`prompt` is not a field"),
         (ADMIT | {"tokens": 1}, "`tokens` must be a list"),
         (ADMIT | {"tokens": [1, "2"]}, "`tokens` item 1 must be a whole number"),

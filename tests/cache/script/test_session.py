@@ -91,6 +91,17 @@ def test_without_sharing_in_flight_each_computes_its_own_copy() -> None:
     assert lines[4]["keyed_blocks"] == [1, 2, 4, 5]
 
 
+def test_a_decoding_request_keeps_its_own_block_although_another_has_committed_its_like() -> None:
+    lines = run(
+        *(admit("a", 7), admit("b", 7), op("compute", "a"), op("compute", "b")),
+        *(op("append", "a", tokens=[7]), op("append", "b", tokens=[7])),
+        *(op("compute", "a"), op("compute", "b"), STATE),
+    )
+    assert lines[7]["block_tables"] == [[1, 4]]
+    assert [event["block_id"] for event in lines[7]["events"]] == [4]
+    assert (lines[8]["keyed_blocks"], lines[8]["num_keys"]) == ([1, 2, 4], 2)
+
+
 def test_append_makes_tokens_known_or_is_refused_whole() -> None:
     lines = run(
         admit("r", 3),
@@ -141,6 +152,17 @@ def test_a_preempted_request_comes_back_to_its_own_blocks_and_its_hits_are_count
     stats = lines[6]["stats"]
     assert (stats["num_query_tokens"], stats["num_hit_tokens"]) == (6, 0)
     assert (stats["num_preempted_query_tokens"], stats["num_preempted_hit_tokens"]) == (9, 8)
+
+
+def test_preemption_forgets_drafts() -> None:
+    lines = run(
+        admit("r", 4),
+        op("draft", "r", tokens=[4]),
+        op("preempt", "r"),
+        op("resume", "r"),
+        op("compute", "r"),
+    )
+    assert (lines[3]["block_tables"], lines[4]["num_computed"]) == ([[1]], 4)
 
 
 def test_a_refused_resumption_leaves_the_request_preempted() -> None:

@@ -56,9 +56,11 @@ def boolean(value: object) -> bool:
 
 
 def text(value: object) -> str:
-    """Read a string that is not empty."""
+    """Read a string that is not empty and can be written as UTF-8 (JSON can name half a surrogate pair)."""
     if not isinstance(value, str) or not value:
         raise FieldError("must be a string that is not empty")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise FieldError("must be a string without lone surrogates")
     return value
 
 

@@ -34,7 +34,7 @@ from ratoon.identity.extra_keys import ExtraKeys, MediaItem
 from ratoon.spec.cache_group import CacheGroupSpec
 
 MAX_TOKEN_ID = 2**32 - 1
-MAX_TOKENS = 2**22
+MAX_TOKENS = 2**20
 MAX_BLOCKS = 2**20
 """Bounds that keep a slip of the pen from filling the machine's memory."""
 

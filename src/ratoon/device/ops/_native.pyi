@@ -1,4 +1,4 @@
-"""The extension module built from `native/`. Arrays are C-contiguous and of exactly the named type; nothing is converted."""
+"""The extension module built from `native/`. Arrays must be C-contiguous and of exactly the named type."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,8 @@
 """`NativeOps`: the operations in C++, through the extension module `_native` (sources in `native/`).
 
-This file turns the protocol's values into the module's arguments; shapes and bounds are checked there, once per call,
-before any memory is touched. What a step says that cannot be true (a slot outside the pages, a table too short)
-raises `ValueError`, an array of another type or order `TypeError`: both are bugs of the caller.
+This file turns the protocol's values into the module's arguments; shapes and bounds are checked there, once per
+call, before any memory is touched. What cannot be true (a slot outside the pages, a table too short) raises
+`ValueError`, an array of another type or order `TypeError`: both are bugs of the caller.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ CACHE_LINE = 64
 
 
 class NativePages:
-    """The pool. K of a head is [head_dim][block_size], so that the scores of neighbouring keys are computed together."""
+    """The pool. K of a head is [head_dim][block_size], so that scores of neighbouring keys are computed together."""
 
     def __init__(self, layout: KVLayout) -> None:
         num_bytes = layout.num_blocks * layout.page_bytes
@@ -105,7 +105,7 @@ class NativeEmbedding:
 class NativeOps:
     """`Ops` in C++. `num_threads` threads compute, the calling one included.
 
-    `isa` forces a variant of the kernels (`available_variants` names those that this processor runs); the best one is the default.
+    `isa` forces a variant of the kernels, one of `available_variants()`; the best one is the default.
     """
 
     def __init__(self, num_threads: int, isa: str | None = None) -> None:
@@ -128,7 +128,7 @@ class NativeOps:
 
     @property
     def numerics(self) -> str:
-        """Version of the arithmetic: AVX2 and AVX-512 give the same bits, the portable kernels round some sums otherwise."""
+        """Version of the arithmetic: AVX2 and AVX-512 give the same bits, the portable kernels round otherwise."""
         return "native-1-portable" if self._isa == "portable" else "native-1"
 
     def supports(self, dtype: str) -> bool:

@@ -78,7 +78,7 @@ class Counterexamples:
     def _run(self, bench: Bench, target: Target, names: list[str]) -> None:
         source = TokenSource(self.seed, target.vocabulary)
         warm_up(target, source)
-        for case in self._cases(source, target.block_size):
+        for case in self._cases(source, target.block_size, bench):
             if case.name not in names:
                 continue
             bench.progress("cases", list(CASES).index(case.name), len(CASES))
@@ -90,15 +90,19 @@ class Counterexamples:
                 ideal = target.prefix_model()  # all is forgotten
             _ask(bench, target, case, "probe", case.probe, ideal)
 
-    def _cases(self, source: TokenSource, block_size: int) -> list[Case]:
+    def _cases(self, source: TokenSource, block_size: int, bench: Bench) -> list[Case]:
         length = self.prompt_blocks * block_size
+
+        def prompt(name: str) -> list[int]:
+            # A case that is run again has another prompt: a server that keeps running knows the first.
+            attempt = sum(row["key"] == f"{name}/cold" for row in bench.store.rows)
+            return source.tokens(f"counterexamples/{name}/{attempt}", length)
 
         def other_start(tokens: list[int], count: int) -> list[int]:
             start, other = source.parting("counterexamples/starts", [count, count])
             return (other if tokens[0] == start[0] else start) + tokens[count:]
 
-        prompts = [source.tokens(f"counterexamples/{name}", length) for name in CASES]
-        first, salted, tenant, evicted, middle, partial, full = prompts
+        first, salted, tenant, evicted, middle, partial, full = map(prompt, CASES)
         part = (self.prompt_blocks // 2) * block_size + block_size // 2
         ending, other_ending = source.parting("counterexamples/endings", [length - part] * 2)
         questions = (

@@ -55,7 +55,7 @@ class Replay:
         setup = ServerSetup(pool_tokens=self.max_total_tokens)
         run_workload(
             bench,
-            path.name,
+            path.stem,
             setup,
             self.seed,
             lambda target, source: self._workload(bench, target, source, requests),

@@ -5,14 +5,14 @@ server) is what the comparison is about, and is printed.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ratoon.errors import LabError
 from ratoon.lab.answer import Answer
 from ratoon.lab.report import drawing
 from ratoon.lab.report.drawing import BLUE, GREY
 from ratoon.lab.report.report import DASH, Plot, Report, Section, Table, Value
-from ratoon.lab.report.samples import Sample, good_samples
+from ratoon.lab.report.samples import Sample, good_samples, numbers
 from ratoon.lab.run_store import RunStore
 from ratoon.lab.statistics import Estimate, median, ratio_of_medians
 
@@ -27,7 +27,7 @@ MAY_DIFFER = ("seed", "repetitions", "max_seconds", "trace")
 sizes, and a trace is known by its digest.
 """
 
-MUST_MATCH = ("model", "model digest", "block size")
+MUST_MATCH = ("model digest", "block size")
 """Facts of `manifest["server"]` that must be equal, where both runs know them."""
 
 STATISTICS = (
@@ -37,8 +37,21 @@ STATISTICS = (
     "in twenty intervals misses its truth by chance.",
 )
 
-Comparison = tuple[str, str, int, int, float, float, Estimate]
-"""Cell, clock, number of samples of A and B, medians of A and B in seconds, B / A."""
+Cell = tuple[tuple[str, Any], ...]
+"""Factors and their levels."""
+
+
+class Comparison(NamedTuple):
+    """One clock in one cell; times in seconds."""
+
+    cell: str
+    clock: str
+    count_a: int
+    count_b: int
+    median_a_s: float
+    median_b_s: float
+    ratio: Estimate
+    """B / A."""
 
 
 def compare(a: RunStore, b: RunStore) -> Report:
@@ -50,8 +63,8 @@ def compare(a: RunStore, b: RunStore) -> Report:
     compared = _compared(a, b)
     if not compared:
         raise LabError("No cell was measured in both runs.")
-    resolved = [row for row in compared if row[-1].excludes(1)]
-    faster = sum(row[-1].value < 1 for row in resolved)
+    resolved = [row for row in compared if row.ratio.excludes(1)]
+    faster = sum(row.ratio.value < 1 for row in resolved)
     differs = _differences(a.manifest, b.manifest)
     return Report(
         f"{a.manifest['experiment'].capitalize()}: B against A",
@@ -88,26 +101,28 @@ def _unlike(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
 def _compared(a: RunStore, b: RunStore) -> list[Comparison]:
     left, right = _cells(a), _cells(b)
     rows: list[Comparison] = []
-    for cell in left:
+    for cell in sorted(left):
         for name, clock in CLOCKS.items():
-            sides = [
-                [value for sample in side.get(cell, []) if (value := clock(sample.answer)) is not None]
-                for side in (left, right)
-            ]
-            if all(sides):
-                middles = [median(side).value for side in sides]
-                rows.append((cell, name, len(sides[0]), len(sides[1]), *middles, ratio_of_medians(*sides)))  # type: ignore[arg-type]
+            of_a, of_b = (numbers(side.get(cell, ()), clock) for side in (left, right))
+            if of_a and of_b:
+                middles = median(of_a).value, median(of_b).value
+                ratio = ratio_of_medians(of_a, of_b)
+                rows.append(Comparison(_name(cell), name, len(of_a), len(of_b), *middles, ratio))
     return rows
 
 
-def _cells(run: RunStore) -> dict[str, list[Sample]]:
-    cells: dict[str, list[Sample]] = {}
+def _cells(run: RunStore) -> dict[Cell, list[Sample]]:
+    cells: dict[Cell, list[Sample]] = {}
     for sample in good_samples(row for row in run.rows if row.get("answer") is not None):
-        words = [f"{name.replace('_', ' ')} {value}" for name, value in sample["cell"].items()]
-        if sample.row.get("role") in ("cold", "control", "probe"):
-            words.append(sample["role"])
-        cells.setdefault(", ".join(words), []).append(sample)
+        cell = {name.removesuffix("_len"): value for name, value in sample["cell"].items()}
+        if run.manifest["experiment"] == "counterexamples":
+            cell["request"] = sample["role"]
+        cells.setdefault(tuple(cell.items()), []).append(sample)
     return cells
+
+
+def _name(cell: Cell) -> str:
+    return ", ".join(f"{factor} {level}" for factor, level in cell)
 
 
 def _differences(a: dict[str, Any], b: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -136,7 +151,7 @@ def _table(compared: list[Comparison]) -> Table:
 
 def _plot(compared: list[Comparison]) -> Plot:
     with drawing.style():
-        cells = list(dict.fromkeys(row[0] for row in compared))
+        cells = list(dict.fromkeys(row.cell for row in compared))
         figure, grid = drawing.panels(len(CLOCKS), height=1.1 + 0.24 * len(cells), share_y=True)
         for axes, clock in zip(grid, CLOCKS, strict=True):
             for cell, name, *_, ratio in compared:

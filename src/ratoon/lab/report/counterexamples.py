@@ -8,6 +8,7 @@ from ratoon.lab.report.samples import Sample, failures, good_samples
 from ratoon.lab.run_store import RunStore
 
 ROLES = ("cold", "control", "probe")
+WRONG = "FAIL: other hits than predicted"
 
 REASONS = Table("reasons", "Why each probe hits what it hits.", ("case", "reason"), tuple(CASES.items()))
 
@@ -16,20 +17,19 @@ def report(run: RunStore) -> Report:
     """Analyse a run of `Counterexamples`, whole or interrupted."""
     asked = {(sample["cell"]["case"], sample["role"]): sample for sample in good_samples(run.rows)}
     failed = failures(run.rows, lambda cell: str(cell["case"]))
-    whole = [case for case in CASES if all((case, role) in asked for role in ROLES)]
-    passed = [case for case in whole if _passed(case, asked)]
+    verdicts = {case: _verdict(case, asked) for case in CASES}
     findings = [
-        f"{len(passed)} of {len(CASES)} cases pass: every request hit exactly what its token ids predict."
+        f"{list(verdicts.values()).count('pass')} of {len(CASES)} cases pass: every request hit exactly "
+        "what its token ids predict."
     ]
-    wrong = [case for case in whole if case not in passed]
-    findings += [f"Case “{case}” fails: what was found is not what was predicted." for case in wrong]
-    findings += [f"Case “{case}” could not be measured." for case in CASES if case not in whole]
+    findings += [f"Case “{case}”: {verdict}." for case, verdict in verdicts.items() if verdict != "pass"]
+    wrong = [case for case, verdict in verdicts.items() if verdict == WRONG]
     return Report(
         "Counterexamples",
         "When must a request not hit although it looks alike, and what does the full hit hit?",
         tuple(findings),
         (Section("Cases", "", (_plot(asked),) if asked else (), (_table(asked), REASONS)),),
-        (*failed, *(f"{case}: other hits than predicted" for case in wrong)),
+        (*failed, *(f"{case}: {WRONG}" for case in wrong)),
         (
             "Predicted: a model of an infinite cache, built from the token ids by the client, which "
             "knows blocks and namespaces and nothing of the server. Measured: differences of the "
@@ -44,8 +44,13 @@ def report(run: RunStore) -> Report:
 Asked = dict[tuple[str, str], Sample]
 
 
-def _passed(case: str, asked: Asked) -> bool:
-    return all(asked[case, role].as_expected for role in ROLES)
+def _verdict(case: str, asked: Asked) -> str:
+    if any((case, role) not in asked for role in ROLES):
+        return "failed to run"
+    samples = [asked[case, role] for role in ROLES]
+    if any(sample.hit_tokens is None for sample in samples):
+        return "the server does not tell"
+    return "pass" if all(sample.as_expected for sample in samples) else WRONG
 
 
 def _table(asked: Asked) -> Table:
@@ -53,8 +58,7 @@ def _table(asked: Asked) -> Table:
     for case in CASES:
         samples = [asked.get((case, role)) for role in ROLES]
         cells = [value for sample in samples for value in _prediction_and_measure(sample)]
-        verdict = "failed to run" if None in samples else "pass" if _passed(case, asked) else "FAIL"
-        rows.append((case, *cells, verdict))
+        rows.append((case, *cells, _verdict(case, asked)))
     columns = (
         "case", "cold: predicted", "cold: measured", "control: predicted", "control: measured",
         "probe: predicted", "probe: measured", "verdict",
@@ -85,13 +89,8 @@ def _plot(asked: Asked) -> Plot:
                     continue
                 axes.plot(sample["expected_tokens"], place, "o", ms=13, mfc="none", mec=GREY, mew=1.6)
                 if sample.hit_tokens is not None:
-                    axes.plot(
-                        sample.hit_tokens,
-                        place,
-                        "o" if sample.as_expected else "X",
-                        ms=7,
-                        color=BLUE if sample.as_expected else ORANGE,
-                    )
+                    marker, colour = ("o", BLUE) if sample.as_expected else ("X", ORANGE)
+                    axes.plot(sample.hit_tokens, place, marker, ms=7, color=colour)
                 axes.hlines(place, 0, sample.answer.prompt_tokens, color="#dddddd", lw=5, zorder=0)
             axes.set_title(title)
             axes.set_xlabel("cached prompt tokens")

@@ -52,10 +52,12 @@ def panels(columns: int, *, height: float = 3.2, share_y: bool = False) -> tuple
     return grid(1, columns, height=height, share_y=share_y)
 
 
-def grid(rows: int, columns: int, *, height: float, share_y: bool = False) -> tuple[Figure, list[Axes]]:
+def grid(
+    rows: int, columns: int, *, height: float, share_x: bool = False, share_y: bool = False
+) -> tuple[Figure, list[Axes]]:
     """Return a figure of the page's width with rows of panels, row after row; height in inches."""
     figure = Figure(figsize=(9.2, height), layout="constrained")
-    return figure, list(figure.subplots(rows, columns, sharey=share_y, squeeze=False).flat)
+    return figure, list(figure.subplots(rows, columns, sharex=share_x, sharey=share_y, squeeze=False).flat)
 
 
 def svg(figure: Figure, name: str) -> str:
@@ -69,9 +71,10 @@ def svg(figure: Figure, name: str) -> str:
 
 
 def plain_log(axes: Axes, which: str) -> None:
-    """Make an axis (`x` or `y`) logarithmic, with plain numbers on it."""
+    """Make an axis (`x` or `y`) logarithmic, with plain numbers on it. To be called when all is plotted."""
     axis = axes.yaxis if which == "y" else axes.xaxis
     (axes.set_yscale if which == "y" else axes.set_xscale)("log")
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 50 * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(FuncFormatter(lambda *_: ""))

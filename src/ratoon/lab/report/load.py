@@ -68,8 +68,10 @@ def _finding(measured: MeasuredWorkload) -> str:
     )
     if evicted := measured.total("evicted"):
         text += f"; {evicted:,} were evicted, then missed"
-    if not_yet := measured.total("not_yet"):
+    if (not_yet := measured.total("not_yet")) > 0:
         text += f"; {not_yet:,} were not there yet"
+    if cached > ideal:
+        text += f"; {cached - ideal:,} are more than the token ids explain"
     if measured.end is None:
         return f"{text}. It was interrupted after {len(measured.fates)} requests."
     if counted not in (None, cached):

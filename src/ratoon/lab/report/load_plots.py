@@ -59,7 +59,7 @@ def ttft(workloads: Sequence[MeasuredWorkload]) -> Plot:
     with drawing.style():
         columns = min(3, len(workloads))
         rows = -(-len(workloads) // columns)
-        figure, grid = drawing.grid(rows, columns, height=2.4 * rows + 0.2)
+        figure, grid = drawing.grid(rows, columns, height=2.4 * rows + 0.2, share_x=True)
         for axes, measured in zip(grid, workloads, strict=False):
             for warm, colour, style, label in ((False, GREY, "--", "cold"), (True, BLUE, "-", "warm")):
                 values = sorted(measured.ttft_s(warm=warm))
@@ -68,11 +68,12 @@ def ttft(workloads: Sequence[MeasuredWorkload]) -> Plot:
                         [values[0], *values], np.linspace(0, 100, len(values) + 1), style, where="post",
                         color=colour, lw=1.8, label=f"{label} (n = {len(values)})",
                     )  # fmt: skip
-            drawing.plain_log(axes, "x")
             axes.set_title(measured.name)
             axes.set_xlabel("TTFT (s)")
+            axes.xaxis.set_tick_params(labelbottom=True)
             axes.set_ylim(0, 104)
-            axes.legend(loc="lower right", fontsize=8.5)
+            axes.legend(loc="best", fontsize=8.5)
+        drawing.plain_log(grid[0], "x")
         for axes in grid[len(workloads) :]:
             axes.set_visible(False)
         for axes in grid[::columns]:

@@ -1,5 +1,6 @@
 """The page: a report as one HTML file that needs nothing but itself."""
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
@@ -79,7 +80,7 @@ def _table(table: Table) -> str:
 
 
 def _is_word(value: Value) -> bool:
-    return isinstance(value, str) and value[:1].isalpha()
+    return isinstance(value, str) and not re.fullmatch(r"[\d,]*( to [\d,]+)?", value)
 
 
 def _cell(text: str, is_text: bool) -> str:

@@ -1,4 +1,4 @@
-"""The report of `Pair`: is there a hit, and is the gain is resolved by the sample."""
+"""The report of `Pair`: whether there is a hit, and whether the sample resolves a gain."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,10 @@ CLOCKS: dict[str, Callable[[Sample], float]] = {
     "TTFT": lambda sample: sample.answer.ttft_s,
     "E2E": lambda sample: sample.answer.end_s,
 }
-
-
 CLOCK_TITLES = tuple(f"{name} (s)" for name in CLOCKS)
+
+Pairs = list[tuple[Sample, Sample]]
+"""First and second request of each repetition."""
 
 
 def report(run: RunStore) -> Report:
@@ -56,9 +57,6 @@ def report(run: RunStore) -> Report:
             "apart here; ratoon lab sweep randomises the order.",
         ),
     )
-
-
-Pairs = list[tuple[Sample, Sample]]
 
 
 def _hit_finding(pairs: Pairs) -> str:
@@ -140,8 +138,7 @@ def _samples_table(pairs: Pairs) -> Table:
         "prompt (tokens)",
         "queries (tokens)",
         "hits (tokens)",
-        "TTFT (s)",
-        "E2E (s)",
+        *CLOCK_TITLES,
     )
     return Table("samples", "Raw samples.", columns, rows)
 
@@ -157,9 +154,13 @@ def _plot(pairs: Pairs) -> Plot:
                 place, computed, 0.55, bottom=hits, color="#dddddd", edgecolor=GREY, hatch="//",
                 label="computed" if place else None,
             )  # fmt: skip
+            text = f"{hits:,} found\n{computed:,} computed"
+            tokens.annotate(
+                text, (place, hits + computed), (0, 4), textcoords="offset points", ha="center", fontsize=8.5
+            )
         tokens.set_title("Prompt tokens")
         tokens.set_ylabel("tokens")
-        tokens.set_ylim(0, 1.3 * pairs[0][1].answer.prompt_tokens)
+        tokens.set_ylim(0, 1.55 * pairs[0][1].answer.prompt_tokens)
         tokens.legend(loc="upper center", ncols=2, fontsize=8, columnspacing=1)
         for axes, (name, clock) in zip(clocks, CLOCKS.items(), strict=True):
             for pair in pairs:
