@@ -55,12 +55,12 @@ class ScheduledChunk:
     num_drafts: int = 0
     prompt_logprobs: int | None = None
     prompt_targets: tuple[int, ...] = ()
-    """With `prompt_logprobs`: the prompt token that follows each position of the chunk, where there is one."""
+    """With `prompt_logprobs`: the prompt tokens that follow the chunk's positions, as far as there are any."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What one forward pass computes. K/V of all chunks is written before any attention of the same layer reads."""
+    """What one forward pass computes. In each layer all chunks' K/V is written before any attention reads."""
 
     step_id: int
     chunks: tuple[ScheduledChunk, ...]
@@ -72,14 +72,15 @@ class StepPlan:
 
 
 Logprobs = tuple[tuple[int, float], ...]
-"""Token ids with natural-log probabilities, best first; the chosen or actual token comes last if it is not among the best."""
+"""Token ids with natural-log probabilities, best first; the chosen token is last if not among the best."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkResult:
     """What a step found for one chunk.
 
-    `token_ids` are the newly known tokens: accepted drafts and one sampled token; empty where the chunk did not sample.
+    `token_ids` are the newly known tokens: accepted drafts and one sampled token; none if the chunk did not
+    sample.
     `logprobs` has one entry per new token if asked for; `prompt_logprobs` one per entry of `prompt_targets`.
     """
 

@@ -487,7 +487,7 @@ class ManagerMachine(RuleBasedStateMachine):
             self.world.end()
 
 
-ManagerMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+ManagerMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 test_the_manager_equals_its_twin_and_never_hits_wrongly: Any = ManagerMachine.TestCase
 
 MOVES = {

@@ -95,7 +95,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert pool.block_tokens[block_id] == b"tokens of " + block_hash
 
 
-PoolMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+PoolMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 test_the_pool_equals_its_twin: Any = PoolMachine.TestCase
 
 

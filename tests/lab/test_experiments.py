@@ -190,6 +190,13 @@ def test_tile_order_evicts_what_interleave_order_hits(run: _Run) -> None:
     assert interleave["hits, answers (tokens)"] == interleave["ideal (tokens)"] == 3 * 128
 
 
+def test_a_workload_that_was_not_reached_is_shown(make_bench: MakeBench) -> None:
+    report = REPORTS["burst"](make_bench("burst", to_json(BURST)).store)
+
+    assert [row["state"] for row in table(report, "tokens")] == ["not run"] * 5
+    assert "conversations: nothing was measured (not run)." in report.findings
+
+
 def test_failed_requests_of_a_burst_are_counted(run: _Run) -> None:
     _, report = run(replace(BURST, workloads=("documents",), repeat_mode=("tile",)), "--fail-after", "4")
     (row,) = table(report, "tokens")

@@ -168,7 +168,8 @@ def test_control_tokens_written_by_users_stay_text(server: Any) -> None:
 
 def test_output_that_is_not_utf8_is_replaced_and_never_half_sent(server: Any) -> None:
     fields = {"prompt": "é", "max_tokens": 3, "temperature": 0, "logit_bias": {"195": 100}}
-    events = server.events("/v1/completions", fields)
+    events = server.events("/v1/completions", {**fields, "return_token_ids": True})
+    assert [token for event in events for token in event["choices"][0]["token_ids"]] == [195] * 3
     assert "".join(event["choices"][0]["text"] for event in events) == "�" * 3
 
 

@@ -12,6 +12,7 @@ import shlex
 import sys
 from dataclasses import Field, fields
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the experiment, or the comparison."""
-    try:
-        import matplotlib  # noqa: F401
-        import scipy  # noqa: F401
-    except ImportError as error:
+    if not all(map(find_spec, ("matplotlib", "scipy"))):
         raise UsageError(
             "The lab needs packages that are not installed.", hint="pip install 'ratoon[lab]' brings them."
-        ) from error
+        )
     if arguments.experiment == "compare":
         return _compare(arguments)
     store, servers = _resume(arguments) if arguments.resume else _begin(arguments)

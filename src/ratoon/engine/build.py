@@ -106,11 +106,6 @@ def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_
     opened = open_model(model, progress)
     spec, groups = opened.spec, opened.groups
     budget = opened.budget(config)
-    if config.kv_cache_bytes > (memory := _memory_bytes()):
-        raise InvalidParameterError(
-            f"{format_bytes(config.kv_cache_bytes)} for KV blocks are more than this machine's {format_bytes(memory)}.",
-            hint="Lower kv_cache_bytes.",
-        )
     config = _resolved(config, spec, budget)
     tokenizer = load_tokenizer(opened.checkpoint)
     ops = make_ops(config)
@@ -193,7 +188,12 @@ def _memory_bytes() -> int:
 
 
 def _resolved(config: EngineConfig, spec: ModelSpec, budget: KVBudget) -> EngineConfig:
-    """Replace None by what it stands for, and refuse a context that model or pool cannot hold."""
+    """Replace None by what it stands for. Refuses what machine, model or pool cannot hold."""
+    if config.kv_cache_bytes > (memory := _memory_bytes()):
+        raise InvalidParameterError(
+            f"{format_bytes(config.kv_cache_bytes)} of KV exceed this machine's {format_bytes(memory)}.",
+            hint="Lower kv_cache_bytes.",
+        )
     wanted = config.max_model_len
     if wanted is not None and wanted > spec.max_context:
         raise InvalidParameterError(

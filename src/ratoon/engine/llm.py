@@ -5,7 +5,7 @@ never a step. Whatever is left of the call is then cancelled, and its blocks are
 """
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -65,8 +65,9 @@ class LLM:
         terminal. Raises a `RequestError` before anything runs if one of the prompts could never be served,
         and `EngineError` if a step fails.
         """
-        listed = [prompts] if _is_prompt(prompts) and prompts != [] else list(prompts)
-        return self._complete([self._read(prompt) for prompt in listed], params, use_tqdm)
+        return self._complete(
+            [self._read(prompt) for prompt in _listed(prompts, _is_prompt)], params, use_tqdm
+        )
 
     def chat(
         self,
@@ -80,7 +81,7 @@ class LLM:
 
         `template` is for the chat template: `tools`, `documents`, `variables`, `add_generation_prompt`.
         """
-        listed = [messages] if _is_conversation(messages) and messages != [] else list(messages)
+        listed = _listed(messages, _is_conversation)
         return self._complete([self._render(each, template) for each in listed], params, use_tqdm)
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[OutputDelta]:
@@ -187,6 +188,13 @@ class _Tokens:
 
     ids: Sequence[int]
     text: str | None = None
+
+
+def _listed(value: object, is_one: Callable[[object], bool]) -> Sequence[object]:
+    """Return several of something as they are, and one as a list of one."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and not (value and is_one(value)):
+        return value
+    return [value]
 
 
 def _is_prompt(value: object) -> bool:

@@ -14,11 +14,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ratoon.errors import EngineError
-from ratoon.request.finish import FinishReason
+from ratoon.server.account import Account
 from ratoon.server.answers import Answers
 from ratoon.server.api_error import to_api_error
-from ratoon.server.record import Outcome, RequestRecord
-from ratoon.server.responses import Envelope, Json, usage_body
+from ratoon.server.record import Outcome
+from ratoon.server.responses import Envelope
 from ratoon.server.served_model import ServedModel
 from ratoon.server.service import Service
 from ratoon.server.strands import Strand, make_strands
@@ -47,13 +47,12 @@ class Answering(Response):
         await until_disconnected(receive, self._answer(send))
 
     async def _answer(self, send: Send) -> None:
-        model = self._service.model
+        service, limits = self._service, self._tenant.limits
+        model = service.model
         writer = self._writer(model, send)
         try:
-            async with self._service.deadline(self._tenant.limits.request_deadline_s) as deadline:
-                with self._service.gate.admit(
-                    self._tenant.name, self._tenant.limits.max_concurrent_requests, self._num_answers
-                ):
+            async with service.deadline(limits.request_deadline_s) as deadline:
+                with service.gate.admit(self._tenant.name, limits.max_concurrent_requests, self._num_answers):
                     strands = await asyncio.to_thread(make_strands, model, self._tenant, self._task)
                     await self._run(model, strands, writer, deadline)
         except Exception as error:
@@ -64,24 +63,42 @@ class Answering(Response):
     async def _run(
         self, model: ServedModel, strands: Sequence[Strand], writer: Writer, deadline: asyncio.Timeout
     ) -> None:
-        answers = Answers(model.engine, self._service.courier, strands, self._service.metrics.observe_itl)
+        account = Account(strands, n=self._n, arrived_s=self._arrived_s)
+        answers = Answers(model.engine, self._service.courier, strands, self._service.metrics, account)
         outcome = None
         try:
             async with answers:
                 async for parts in answers.parts():
                     await writer.write(parts)
+                usage = account.usage()
                 if self._task.body.include_cache_report:
                     await answers.settled()
-                await writer.finish(self._usage(strands, answers.first_token_s))
-            outcome = _finished_outcome(strands)
+                    usage["ratoon"] = account.cache_report()
+                await writer.finish(usage)
+            outcome = account.finished_outcome()
         except EngineError:
             outcome = Outcome.FAILED
             raise
         finally:
             if answers.were_submitted:
                 outcome = outcome or (Outcome.DEADLINE if deadline.expired() else Outcome.CANCELLED)
-                record = self._record(model, strands, outcome, answers.first_token_s)
-                self._service.note_finished(record)
+                self._note_finished(model, strands, account, outcome)
+
+    def _note_finished(
+        self, model: ServedModel, strands: Sequence[Strand], account: Account, outcome: Outcome
+    ) -> None:
+        prompt = None
+        if self._service.settings.log_prompts:
+            prompt = "\n".join(strand.prompt_text(model.tokenizer) for strand in strands[:: self._n])
+        self._service.note_finished(
+            account.record(
+                outcome,
+                request_id=self._id,
+                tenant=self._tenant.name,
+                endpoint=self._task.endpoint,
+                prompt=prompt,
+            )
+        )
 
     def _writer(self, model: ServedModel, send: Send) -> Writer:
         body = self._task.body
@@ -100,67 +117,3 @@ class Answering(Response):
         if body.stream:
             return StreamWriter(send, self._extra_headers, form, sends_usage=sends_usage)
         return WholeWriter(send, self._extra_headers, form, num_answers=self._num_answers)
-
-    def _usage(self, strands: Sequence[Strand], first_token_s: float | None) -> Json:
-        usage = usage_body(**self._counts(strands))
-        if self._task.body.include_cache_report:
-            requests = [strand.request for strand in strands]
-            cached = sum(request.num_cached for request in requests)
-            usage["ratoon"] = {
-                "cached_tokens": cached,
-                "computed_tokens": sum(request.num_prompt_tokens for request in requests) - cached,
-                "committed_tokens": sum(request.num_committed for request in requests),
-                "queue_s": _queue_s(strands),
-                "ttft_s": None if first_token_s is None else first_token_s - self._arrived_s,
-            }
-        return usage
-
-    def _counts(self, strands: Sequence[Strand]) -> dict[str, int]:
-        """Count each prompt once, with what its first answer found cached, and the output of all answers."""
-        firsts = [strand.request for strand in strands[:: self._n]]
-        return {
-            "prompt_tokens": sum(request.num_prompt_tokens for request in firsts),
-            "cached_tokens": sum(request.num_cached for request in firsts),
-            "completion_tokens": sum(strand.num_tokens for strand in strands),
-        }
-
-    def _record(
-        self, model: ServedModel, strands: Sequence[Strand], outcome: Outcome, first_token_s: float | None
-    ) -> RequestRecord:
-        counts = self._counts(strands)
-        prompt = None
-        if self._service.settings.log_prompts:
-            texts = [
-                model.tokenizer.decode(strand.request.chain.tokens[: strand.request.num_prompt_tokens])
-                for strand in strands[:: self._n]
-            ]
-            prompt = "\n".join(texts)
-        return RequestRecord(
-            request_id=self._id,
-            tenant=self._tenant.name,
-            endpoint=self._task.endpoint,
-            outcome=outcome,
-            num_answers=len(strands),
-            prompt_tokens=counts["prompt_tokens"],
-            cached_tokens=counts["cached_tokens"],
-            output_tokens=counts["completion_tokens"],
-            queue_s=_queue_s(strands),
-            ttft_s=None if first_token_s is None else first_token_s - self._arrived_s,
-            e2e_s=time.perf_counter() - self._arrived_s,
-            prompt=prompt,
-        )
-
-
-def _finished_outcome(strands: Sequence[Strand]) -> Outcome:
-    cut = any(strand.finish_reason is FinishReason.LENGTH for strand in strands)
-    return Outcome.LENGTH if cut else Outcome.STOP
-
-
-def _queue_s(strands: Sequence[Strand]) -> float | None:
-    """Return the longest wait for a first step, on the engine's clock; None if one has not begun."""
-    waits = []
-    for strand in strands:
-        if strand.request.first_scheduled_s is None:
-            return None
-        waits.append(strand.request.first_scheduled_s - strand.request.arrival_s)
-    return max(waits)

@@ -2,12 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Self
 
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.sched.delta import RequestDelta
+from ratoon.server.account import Account
 from ratoon.server.courier import Courier
+from ratoon.server.metrics import Metrics
 from ratoon.server.responses import Part
 from ratoon.server.strands import Strand
 
@@ -15,8 +17,8 @@ from ratoon.server.strands import Strand
 class Answers:
     """A context: entering submits, leaving cancels what still runs and waits until the engine let go of it.
 
-    Entering raises a `RequestError` where one of them can never be served; then none of them runs.
-    `observe_itl` is told the seconds between two tokens of one answer.
+    Entering raises a `RequestError` where one of them can never be served; then none of them runs. When
+    tokens come is told to the metrics and the account.
     """
 
     def __init__(
@@ -24,17 +26,17 @@ class Answers:
         engine: AsyncEngine,
         courier: Courier,
         strands: Sequence[Strand],
-        observe_itl: Callable[[float], None],
+        metrics: Metrics,
+        account: Account,
     ) -> None:
         self._engine = engine
         self._courier = courier
         self._strands = {strand.request.id: strand for strand in strands}
-        self._observe_itl = observe_itl
+        self._metrics = metrics
+        self._account = account
         self._arrived: list[RequestDelta] = []
         self._something_arrived = asyncio.Event()
         self.were_submitted = False
-        self.first_token_s: float | None = None
-        """When the first token of any answer came, on `time.perf_counter`."""
 
     async def __aenter__(self) -> Self:
         requests = [strand.request for strand in self._strands.values()]
@@ -85,9 +87,9 @@ class Answers:
 
     def _note_tokens(self, strand: Strand, count: int) -> None:
         now = time.perf_counter()
-        if self.first_token_s is None:
-            self.first_token_s = now
+        if self._account.first_token_s is None:
+            self._account.first_token_s = now
         if strand.last_token_s is not None:
             for _ in range(count):
-                self._observe_itl((now - strand.last_token_s) / count)
+                self._metrics.observe_itl((now - strand.last_token_s) / count)
         strand.last_token_s = now

@@ -70,11 +70,14 @@ VLLM_NAMES = {
     "ratoon_e2e_request_latency_seconds": ["vllm:e2e_request_latency_seconds"],
     "ratoon_request_queue_time_seconds": ["vllm:request_queue_time_seconds"],
     "ratoon_requests": ["vllm:request_success"],
+    "ratoon_cache_config_info": ["vllm:cache_config_info"],
 }
 """vLLM's current names, and the older ones where they differ.
 
 Its `perc` gauges are ratios from 0 to 1, as ours.
 """
+
+VLLM_LABELS = {"outcome": "finished_reason", "num_blocks": "num_gpu_blocks"}
 
 
 class Metrics:
@@ -167,6 +170,11 @@ class _EngineCollector(Collector):
             blocks.add_metric([state], getattr(now, f"num_{state}_blocks"))
         yield blocks
         total = now.num_active_blocks + now.num_idle_blocks + now.num_free_blocks
+        config = GaugeMetricFamily(
+            "ratoon_cache_config_info", "Always 1.", labels=["block_size", "num_blocks"]
+        )
+        config.add_metric([str(now.block_size), str(total)], 1)
+        yield config
         yield GaugeMetricFamily(
             "ratoon_kv_cache_usage_ratio",
             "Share of the pool in use by answers, 0 to 1.",
@@ -186,8 +194,9 @@ class _VllmNames(Collector):
             for name in VLLM_NAMES.get(family.name, ()):
                 renamed = Metric(name, family.documentation, family.type)
                 for sample in family.samples:
-                    labels = {**self._labels, **sample.labels}
-                    if "outcome" in labels:
-                        labels["finished_reason"] = labels.pop("outcome")
+                    own_labels = {
+                        VLLM_LABELS.get(label, label): value for label, value in sample.labels.items()
+                    }
+                    labels = {**self._labels, **own_labels}
                     renamed.add_sample(sample.name.replace(family.name, name, 1), labels, sample.value)
                 yield renamed

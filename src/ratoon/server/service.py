@@ -1,13 +1,12 @@
 """`Service`: what all endpoints share: the model once it is loaded, the keys, the gate, metrics and log."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TextIO, TypeVar
 
 from ratoon.engine.core import EngineCore
-from ratoon.errors import EngineError, RatoonError
+from ratoon.errors import EngineError
 from ratoon.server.api_error import ApiError
 from ratoon.server.courier import Courier
 from ratoon.server.limits import Gate
@@ -23,7 +22,6 @@ MAX_FAILED_STEPS = 3
 """So many failed steps in a row, and the server is not ready any more."""
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 
 
 class Service:
@@ -48,7 +46,7 @@ class Service:
         self.name = name
         self.gate = Gate(settings.limits, num_running=self._num_running)
         self.metrics = Metrics(vllm_model=name if settings.metrics_compat == "vllm" else None)
-        self.load_error: RatoonError | None = None
+        self.load_error: Exception | None = None
         self.is_draining = False
         self._load = load
         self._on_load = on_load
@@ -87,6 +85,10 @@ class Service:
 
     def check_ready(self) -> None:
         """Raise `ApiError` 503 unless requests are served and the last steps did not all fail."""
+        try:
+            self.model.engine.call(lambda core: None)
+        except EngineError as error:
+            raise ApiError(503, error.message, code="not_ready") from error
         totals = self.model.core.totals
         if totals.num_failed_in_a_row >= MAX_FAILED_STEPS:
             raise ApiError(503, f"The last {totals.num_failed_in_a_row} steps failed.", code="not_ready")
@@ -135,6 +137,6 @@ class Service:
     async def _load_model(self) -> None:
         try:
             self._model = await asyncio.to_thread(self._load)
-        except RatoonError as error:
+        except Exception as error:  # whatever it is, the server cannot serve without a model
             self.load_error = error
         self._on_load()

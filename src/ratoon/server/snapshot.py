@@ -25,6 +25,7 @@ class EngineSnapshot:
     apply_s: float
     num_running: int
     num_waiting: int
+    block_size: int
     num_active_blocks: int
     num_idle_blocks: int
     num_free_blocks: int
@@ -46,6 +47,7 @@ def take_snapshot(core: EngineCore) -> EngineSnapshot:
         apply_s=totals.apply_s,
         num_running=scheduler.num_running,
         num_waiting=scheduler.num_waiting,
+        block_size=cache.block_size,
         num_active_blocks=cache.usable_blocks - pool.num_free,
         num_idle_blocks=pool.num_idle,
         num_free_blocks=pool.num_free - pool.num_idle,

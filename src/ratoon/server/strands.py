@@ -48,6 +48,11 @@ class Strand:
         """Output tokens that the response shows."""
         return len(self._answer.token_ids) if self._shows_tokens else 0
 
+    def prompt_text(self, tokenizer: Tokenizer) -> str:
+        """Return the prompt, control tokens by name."""
+        tokens = self.request.chain.tokens[: self.request.num_prompt_tokens]
+        return tokenizer.decode(tokens, skip_special=False)
+
     def take(self, delta: RequestDelta) -> Part:
         """Return what a delta adds to the response. Raises the `EngineError` of a failed step."""
         is_first = not self._answer.token_ids

@@ -48,6 +48,7 @@ class StreamWriter:
         self._form = form
         self._sends_usage = sends_usage
         self._opened: set[int] = set()
+        self._held: dict[int, Part] = {}
 
     @property
     def has_begun(self) -> bool:
@@ -55,7 +56,10 @@ class StreamWriter:
         return bool(self._opened)
 
     async def write(self, parts: Sequence[tuple[int, Part]]) -> None:
-        """Send an event for each part that shows something, all in one message."""
+        """Send an event for each part that shows something, all in one message.
+
+        A part without text or log-probabilities, such as half a character, goes with the next one.
+        """
         bodies = []
         for index, part in parts:
             if index not in self._opened:
@@ -63,8 +67,12 @@ class StreamWriter:
                     await self._begin()
                 self._opened.add(index)
                 bodies += self._form.opening(index)
+            if index in self._held:
+                part = joined([self._held.pop(index), part])
             if part.text or part.logprobs or part.finish_reason is not None:
                 bodies.append(self._form.chunk(index, part))
+            else:
+                self._held[index] = part
         if bodies:
             await self._send_data(b"".join(map(_event, bodies)))
 

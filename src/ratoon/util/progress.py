@@ -26,11 +26,12 @@ def no_progress(stage: str, done: int, total: int) -> None:
 class TerminalProgress:
     """A `Progress` that draws bars on stderr, and nothing where that is no terminal or it is not `enabled`.
 
-    A bar disappears when its stage is done. Leaving the context clears a bar that an error left behind.
+    A bar appears after `delay_s` and disappears when its stage is done, at the latest when the context ends.
     """
 
-    def __init__(self, *, enabled: bool = True) -> None:
+    def __init__(self, *, enabled: bool = True, delay_s: float = 0.2) -> None:
         self._enabled = enabled and sys.stderr.isatty()
+        self._delay_s = delay_s
         self._stage: str | None = None
         self._bar: tqdm[Never] | None = None
 
@@ -48,7 +49,7 @@ class TerminalProgress:
                 unit_scale=total > MANY,
                 leave=False,
                 file=sys.stderr,
-                delay=0.2,
+                delay=self._delay_s,
             )
         if self._bar is not None:
             self._bar.update(done - self._bar.n)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ratoon.cache.script.reader import read_script
@@ -254,7 +254,6 @@ operations = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(operations, max_size=25), st.booleans(), st.sampled_from([5, 9, 30]))
 def test_any_script_keeps_every_law_once_its_impossible_operations_are_struck_out(
     script: list[dict[str, Any]], sharing: bool, num_blocks: int

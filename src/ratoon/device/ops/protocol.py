@@ -26,8 +26,9 @@ class StepInputs:
     """Where the rows of one step stand. n rows (tokens) of s sequences, g cache groups.
 
     `positions` int32 [n]. Sequence i has rows `cu_seqlens[i]:cu_seqlens[i + 1]` (int32 [s + 1]), at consecutive positions.
-    `block_tables[group]` int32 [s, width]: block ids in logical order, padded with 0; entries behind a window may be 0.
-    `write_slots[group]` int64 [n]: block id * block size + offset where the row's K and V go; -1 writes nothing.
+    `block_tables[group]` int32 [s, width]: block ids in logical order, padded with 0; entries behind a
+    window may be 0. `write_slots[group]` int64 [n]: block id * block size + offset where the row's K and V
+    go; -1 writes nothing.
     """
 
     positions: Ints
@@ -38,7 +39,7 @@ class StepInputs:
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
-    """Bytes of the pool: `num_blocks` pages, each one block of `block_size` positions over the `num_slots` layers of a group.
+    """The pool: `num_blocks` pages, each a block of `block_size` positions over a group's `num_slots` layers.
 
     A page holds, slot after slot, K then V of all KV heads. The order inside is the implementation's own.
     """
@@ -86,7 +87,7 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class AttentionWeights:
-    """Everything of one attention block. `qkv` lists the tensors whose rows are q heads, k heads, v heads, in that order."""
+    """Everything of one attention block. The rows of `qkv` are q heads, k heads and v heads, in that order."""
 
     norm: Floats
     qkv: tuple[RawTensor, ...]
@@ -180,7 +181,7 @@ class Ops(Protocol):
 
     @property
     def numerics(self) -> str:
-        """Version of the arithmetic. Part of the model fingerprint: KV made under another one is not the same KV."""
+        """Version of the arithmetic, part of the model fingerprint: under another one KV has other bits."""
         ...
 
     def supports(self, dtype: str) -> bool:

@@ -55,11 +55,15 @@ class Replay:
         setup = ServerSetup(pool_tokens=self.max_total_tokens)
         run_workload(
             bench,
-            path.stem,
+            self.names()[0],
             setup,
             self.seed,
             lambda target, source: self._workload(bench, target, source, requests),
         )
+
+    def names(self) -> list[str]:
+        """Return the name of the one workload."""
+        return [Path(self.trace).stem]
 
     def _workload(
         self, bench: Bench, target: Target, source: TokenSource, requests: list[TraceRequest]

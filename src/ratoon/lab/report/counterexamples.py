@@ -18,9 +18,9 @@ def report(run: RunStore) -> Report:
     asked = {(sample["cell"]["case"], sample["role"]): sample for sample in good_samples(run.rows)}
     failed = failures(run.rows, lambda cell: str(cell["case"]))
     verdicts = {case: _verdict(case, asked) for case in CASES}
+    num_passed = list(verdicts.values()).count("pass")
     findings = [
-        f"{list(verdicts.values()).count('pass')} of {len(CASES)} cases pass: every request hit exactly "
-        "what its token ids predict."
+        f"In {num_passed} of {len(CASES)} cases every request hit exactly what its token ids predict."
     ]
     findings += [f"Case “{case}”: {verdict}." for case, verdict in verdicts.items() if verdict != "pass"]
     wrong = [case for case, verdict in verdicts.items() if verdict == WRONG]

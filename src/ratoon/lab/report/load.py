@@ -1,5 +1,8 @@
 """The report of `Burst` and `Replay`: hits against the ideal, and what they do to TTFT."""
 
+from ratoon.lab.experiments.burst import Burst
+from ratoon.lab.experiments.replay import Replay
+from ratoon.lab.experiments.settings import from_json
 from ratoon.lab.report import load_plots
 from ratoon.lab.report.measured_workload import MeasuredWorkload, measured_workloads
 from ratoon.lab.report.report import Report, Section, Table, Value, share, write_number
@@ -19,8 +22,9 @@ STATISTICS = (
 
 def report(run: RunStore) -> Report:
     """Analyse a run of `Burst` or `Replay`, whole or interrupted."""
-    workloads = measured_workloads(run)
     replay = run.manifest["experiment"] == "replay"
+    experiment = from_json(Replay if replay else Burst, run.manifest["settings"])
+    workloads = measured_workloads(run, experiment.names())
     failed = failures(run.rows, lambda cell: str(cell["workload"]))
     question = (
         f"{'Recorded traffic' if replay else 'Many requests over few prefixes'}: how much does the cache "
@@ -53,7 +57,7 @@ def _finding(measured: MeasuredWorkload) -> str:
     prompt, cached, ideal = measured.prompt_tokens, measured.total("cached"), measured.total("ideal")
     counted = measured.counted_hits
     if not measured.fates:
-        return f"{measured.name}: nothing was measured."
+        return f"{measured.name}: nothing was measured ({measured.state})."
     if not measured.tells:
         hits = "unknown" if counted is None else f"{counted:,}"
         return (
@@ -81,7 +85,7 @@ def _finding(measured: MeasuredWorkload) -> str:
 
 def _percent(part: int, whole: int) -> str:
     percentage = share(part, whole)
-    return "nothing" if percentage is None else f"{write_number(percentage)} %"
+    return "none" if percentage is None else f"{write_number(percentage)} %"
 
 
 def _tokens_table(workloads: list[MeasuredWorkload]) -> Table:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,13 @@ from ratoon.lab.report.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE
 from ratoon.lab.report.measured_workload import MeasuredWorkload
 from ratoon.lab.report.report import Plot
 
-FATES = (
-    ("cached", "cached", BLUE, ""),
-    ("not_yet", "not there yet", PURPLE, ".."),
-    ("evicted", "evicted, then missed", ORANGE, "xx"),
-    ("new", "new: nobody had asked it", "#dddddd", "//"),
+FATES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("cached", "cached", {"color": BLUE, "edgecolor": "white"}),
+    ("not_yet", "not there yet", {"color": PURPLE, "edgecolor": "white", "hatch": ".."}),
+    ("evicted", "evicted, then missed", {"color": ORANGE, "edgecolor": "white", "hatch": "xx"}),
+    ("new", "new: nobody had asked it", {"color": "#dddddd", "edgecolor": GREY, "hatch": "//"}),
 )
-"""Field, label, colour, hatch."""
+"""Field, label, and look."""
 
 
 def fates(workloads: Sequence[MeasuredWorkload]) -> Plot:
@@ -25,23 +26,13 @@ def fates(workloads: Sequence[MeasuredWorkload]) -> Plot:
         figure, (axes,) = drawing.panels(1, height=1.5 + 0.45 * len(workloads))
         for place, measured in enumerate(workloads):
             left = 0
-            for name, _, colour, hatch in FATES:
+            for name, _, look in FATES:
                 width = measured.total(name)
-                axes.barh(
-                    place,
-                    width,
-                    0.6,
-                    left=left,
-                    color=colour,
-                    hatch=hatch,
-                    edgecolor="white" if hatch != "//" else GREY,
-                )
+                axes.barh(place, width, 0.6, left=left, **look)
                 left += width
             axes.plot([measured.total("ideal")] * 2, [place - 0.42, place + 0.42], color="black", lw=2.2)
-        for _, label, colour, hatch in FATES:
-            axes.barh(
-                0, 0, color=colour, hatch=hatch, edgecolor="white" if hatch != "//" else GREY, label=label
-            )
+        for _, label, look in FATES:
+            axes.barh(0, 0, label=label, **look)
         axes.plot([], [], color="black", lw=2.2, label="ideal hit")
         axes.set_yticks(range(len(workloads)), [measured.name for measured in workloads])
         axes.set_ylim(len(workloads) - 0.5, -0.5)

@@ -1,5 +1,6 @@
 """`MeasuredWorkload`: the samples of one workload, with what became of their tokens."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ratoon.lab.prefix_model import WholePrompt
@@ -43,20 +44,21 @@ class MeasuredWorkload:
         """Return whether all of it was measured."""
         if self.num_failed:
             return f"{self.num_failed} failed"
-        return "whole" if self.end else "interrupted"
+        if self.end:
+            return "whole"
+        return "interrupted" if self.fates else "not run"
 
     def ttft_s(self, *, warm: bool) -> list[float]:
         """Return the TTFT of all warm, or all cold, requests."""
         return [fate.sample.answer.ttft_s for fate in self.fates if fate.warm == warm]
 
 
-def measured_workloads(run: RunStore) -> list[MeasuredWorkload]:
-    """Return what was measured of each workload, in its last attempt."""
-    names = dict.fromkeys(row["cell"]["workload"] for row in run.rows)
+def measured_workloads(run: RunStore, names: Sequence[str]) -> list[MeasuredWorkload]:
+    """Return what was measured of each of these workloads, in its last attempt; perhaps nothing."""
     found = []
     for name in names:
         rows = [row for row in run.rows if row["cell"]["workload"] == name]
-        last = max(row["attempt"] for row in rows)
+        last = max((row["attempt"] for row in rows), default=0)
         rows = [row for row in rows if row["attempt"] == last]
         end = next((row for row in rows if row["role"] == "end" and row["error"] is None), None)
         samples = good_samples(row for row in rows if row["role"] == "request")

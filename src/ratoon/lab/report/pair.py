@@ -39,7 +39,11 @@ def report(run: RunStore) -> Report:
     return Report(
         "Pair",
         question,
-        (_hit_finding(pairs), *(_gain_finding(name, pairs) for name in CLOCKS)),
+        (
+            *_progress_finding(len(pairs), settings["repetitions"]),
+            _hit_finding(pairs),
+            *(_gain_finding(name, pairs) for name in CLOCKS),
+        ),
         (
             Section(
                 "Requests",
@@ -57,6 +61,15 @@ def report(run: RunStore) -> Report:
             "apart here; ratoon lab sweep randomises the order.",
         ),
     )
+
+
+def _progress_finding(measured: int, asked: int) -> list[str]:
+    if measured == asked:
+        return []
+    return [
+        f"{measured} of {asked} repetitions were measured: the run was interrupted, or requests failed. "
+        "It can be resumed."
+    ]
 
 
 def _hit_finding(pairs: Pairs) -> str:

@@ -1,0 +1,65 @@
+"""`ratoon chat` is a prompt loop over one growing conversation."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ratoon.engine.llm import LLM
+from ratoon.engine.output import OutputDelta
+
+FEW = ("--max-tokens=6", "--kv-cache-bytes=64MiB")
+Run = Callable[..., Any]
+
+
+def counts(err: str) -> list[tuple[int, int]]:
+    """Prompt tokens and cached ones, of each turn."""
+    return [(int(a), int(b)) for a, b in re.findall(r"\[(\d+) prompt tokens, (\d+) of them cached", err)]
+
+
+def test_each_turn_finds_the_one_before_in_the_cache(run: Run, model: str) -> None:
+    ran = run("chat", model, *FEW, stdin=b"What is sugar cane?\n\nAnd where does it grow?\n")
+    assert ran.status == 0
+    assert len(ran.out.splitlines()) >= 2
+    (first, nothing), (second, cached) = counts(ran.err)
+    assert nothing == 0
+    assert second > first
+    assert cached == first // 16 * 16
+
+
+def test_reset_begins_a_new_conversation_and_exit_leaves(run: Run, model: str) -> None:
+    ran = run("chat", model, *FEW, stdin=b"Hi\n/reset\nHi\n/dance\n/exit\nHi\n")
+    (first, _), (second, _) = counts(ran.err)
+    assert first == second
+    assert ran.err.count("/reset begins a new conversation") == 2
+
+
+def test_a_turn_too_long_is_told_and_the_talk_goes_on(run: Run, model: str) -> None:
+    ran = run("chat", model, *FEW, "--max-model-len=64", stdin=b"word " * 100 + b"\nHi\n")
+    assert ran.status == 0
+    assert "the context holds 64" in ran.err
+    assert len(counts(ran.err)) == 1
+
+
+def test_input_that_is_not_utf8_ends_it_with_an_error(run: Run, model: str) -> None:
+    ran = run("chat", model, *FEW, stdin=b"\xff\n")
+    assert ran.status == 1
+    assert "error: Standard input is not UTF-8" in ran.err
+
+
+def test_ctrl_c_stops_an_answer_and_the_talk_goes_on(
+    run: Run, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[Any]] = []
+
+    def interrupted(self: LLM, messages: list[Any], params: object) -> Iterator[OutputDelta]:
+        asked.append(messages)
+        yield OutputDelta(1, 0, "Sugar", [1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LLM, "stream_chat", interrupted)
+    ran = run("chat", model, *FEW, stdin=b"one\ntwo\n")
+    assert ran.status == 0
+    assert ran.out == "Sugar\nSugar\n"
+    assert [message["content"] for message in asked[1]] == ["one", "Sugar", "two"]

@@ -1,0 +1,34 @@
+"""`ratoon inspect` tells a model's shape and what its KV costs."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., Any]
+
+
+def test_json_holds_shape_and_costs(run: Run, model: str) -> None:
+    ran = run("inspect", model, "--json", "--kv-cache-bytes=1MiB")
+    found = json.loads(ran.out)
+    assert (found["num_layers"], found["num_kv_heads"], found["head_dim"]) == (30, 3, 64)
+    assert found["num_parameters"] == 134_515_008
+    assert found["groups"] == [{"kind": "full", "window": None, "layers": list(range(30))}]
+    assert found["bytes_per_token"] == 30 * 2 * 3 * 64 * 2
+    assert found["bytes_per_block"] == 16 * found["bytes_per_token"]
+    smallest, *others = found["budgets"]
+    assert smallest == {"kv_cache_bytes": 1 << 20, "num_blocks": 1, "num_tokens": 16, "longest_request": 16}
+    assert len(others) == 8
+
+
+def test_settings_change_the_costs(run: Run, model: str) -> None:
+    found = json.loads(run("inspect", model, "--json", "--kv-cache-dtype=f32", "--block-size=32").out)
+    assert found["bytes_per_token"] == 30 * 2 * 3 * 64 * 4
+    assert found["bytes_per_block"] == 32 * found["bytes_per_token"]
+
+
+def test_for_people_it_is_a_table(run: Run, model: str) -> None:
+    ran = run("inspect", model, "--ops=reference")
+    assert "134,515,008 parameters" in ran.out
+    assert "30 layers that see everything" in ran.out
+    assert "reference" in ran.out
+    assert "512 MiB" in ran.out
