@@ -7,8 +7,8 @@ namespace ratoon::avx2 {
 
 constexpr const char* kName = "avx2";
 constexpr int kTileHeight = 4;  // rows of an integer tile: 16 registers hold no more
-constexpr int kFloatRows = 6;   // of a float tile,
-constexpr int kFloatChains = 6;  // and how many sums (of sixteen columns) it keeps
+constexpr int kFloatRows = 6;   // of a float tile
+constexpr int kFloatChains = 5;  // sums (of sixteen columns) that a tile of few rows may keep
 
 // ---- sixteen floats
 

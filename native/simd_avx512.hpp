@@ -7,8 +7,8 @@ namespace ratoon::avx512 {
 
 constexpr const char* kName = "avx512";
 constexpr int kTileHeight = 8;
-constexpr int kFloatRows = 6;   // of a float tile,
-constexpr int kFloatChains = 12;  // and how many sums (of sixteen columns) it keeps
+constexpr int kFloatRows = 6;   // of a float tile
+constexpr int kFloatChains = 12;  // sums (of sixteen columns) that a tile of few rows may keep
 
 // ---- sixteen floats
 

@@ -8,8 +8,8 @@ namespace ratoon::portable {
 
 constexpr const char* kName = "portable";
 constexpr int kTileHeight = 2;
-constexpr int kFloatRows = 4;   // of a float tile,
-constexpr int kFloatChains = 4;  // and how many sums (of sixteen columns) it keeps
+constexpr int kFloatRows = 4;   // of a float tile
+constexpr int kFloatChains = 4;  // sums (of sixteen columns) that a tile of few rows may keep
 
 // ---- sixteen floats
 

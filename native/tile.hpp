@@ -24,7 +24,7 @@ struct FloatTile {
     // sums[r][c] += sum over k of a[r * stride_a + k] * b[c][k * stride_b]
     template <class T>
     INLINE void multiply(const float* a, std::int64_t stride_a, const T* const (&b)[kColumns], std::int64_t stride_b, std::int64_t depth) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (std::int64_t k = 0; k < depth; ++k) {
             Vec column[kColumns];
 #pragma GCC unroll 4

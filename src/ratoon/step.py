@@ -55,7 +55,7 @@ class ScheduledChunk:
     num_drafts: int = 0
     prompt_logprobs: int | None = None
     prompt_targets: tuple[int, ...] = ()
-    """With `prompt_logprobs`: the prompt tokens that follow the chunk's positions, as far as there are any."""
+    """With `prompt_logprobs`: the prompt tokens that follow the chunk's positions, as far as there are."""
 
 
 @dataclass(frozen=True, slots=True)

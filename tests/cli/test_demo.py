@@ -8,6 +8,7 @@ import pytest
 
 from ratoon.cli import demo
 from ratoon.cli.demo import Asked, common_prefix
+from ratoon.request.sampling_params import SamplingParams
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("smollm2_path")
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("smollm2_path")
 
 @pytest.fixture(autouse=True)
 def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "GREEDY", demo.SamplingParams(max_tokens=3, temperature=0))
+    monkeypatch.setattr(demo, "GREEDY", SamplingParams(max_tokens=3, temperature=0))
 
 
 def test_json_holds_two_requests_of_which_the_second_reuses_the_first(run: Run) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ratoon.engine.build import LoadedModel, build_core, load_model
+from ratoon.engine.build import LoadedModel, build_core, load_model, open_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.request.finish import Usage
@@ -80,7 +80,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def models(smollm2_path: Path) -> dict[int, LoadedModel]:
     """The model with one thread and with two."""
-    page_bytes = 368_640
+    page_bytes = open_model(smollm2_path).budget(EngineConfig()).page_bytes
     return {
         threads: load_model(
             smollm2_path,

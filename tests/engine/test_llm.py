@@ -1,16 +1,15 @@
 """The library's face, on the real model."""
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from ratoon import LLM, SamplingParams
-from ratoon.engine.llm import Prompt
 from ratoon.engine.output import OutputDelta, RequestOutput
+from ratoon.engine.prompts import Prompt
 from ratoon.errors import (
     EmptyPromptError,
     EngineError,
@@ -172,7 +171,7 @@ def test_chat_puts_messages_through_the_template(llm: LLM) -> None:
 
 
 def test_a_stream_that_is_closed_early_frees_its_blocks(llm: LLM) -> None:
-    stream = cast(Generator[OutputDelta], llm.stream(STORY, replace(GREEDY, max_tokens=None)))
+    stream = llm.stream(STORY, replace(GREEDY, max_tokens=None))
     next(stream)
     assert not everything_free(llm)
     stream.close()
@@ -180,7 +179,7 @@ def test_a_stream_that_is_closed_early_frees_its_blocks(llm: LLM) -> None:
 
 
 def test_ctrl_c_cancels_what_runs(llm: LLM) -> None:
-    stream = cast(Generator[OutputDelta], llm.stream(STORY, replace(GREEDY, max_tokens=None)))
+    stream = llm.stream(STORY, replace(GREEDY, max_tokens=None))
     next(stream)
     with pytest.raises(KeyboardInterrupt):
         stream.throw(KeyboardInterrupt)

@@ -165,13 +165,14 @@ def test_a_preempted_request_comes_back_before_later_ones_and_builds_on_what_is_
 
 
 def test_nobody_starts_in_a_step_without_room_for_those_who_run() -> None:
-    desk = Desk(num_blocks=1 + 5)
-    desk.add(document(100, 8))
-    desk.add(document(200, 8))
-    desk.step()
-    desk.add([1])
-    desk.step()
-    assert desk.scheduler.num_waiting == 1
+    desk = Desk(num_blocks=1 + 12, max_num_batched_tokens=15)
+    for start in (100, 200, 300):
+        desk.add(document(start, 4))
+    desk.add(document(500, 32), max_tokens=1)
+    assert shape(desk.step()) == [(0, 0, 4), (1, 0, 4), (2, 0, 4), (3, 0, 3)]
+    assert shape(desk.step()) == [(0, 4, 1), (1, 4, 1), (2, 4, 1), (3, 3, 12)]
+    desk.add([1])  # the two blocks that are left would do for it, but not for the next chunk of the long one
+    assert shape(desk.step()) == [(0, 5, 1), (1, 5, 1), (2, 5, 1)]
 
 
 def test_a_request_starts_only_if_its_whole_prompt_leaves_the_watermark_free() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
+from ratoon.cache.eviction import LeastRecentlyUsed
 from ratoon.cache.manager import CacheManager
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.checkpoint.formats import open_checkpoint
@@ -36,6 +37,9 @@ from ratoon.text.load import load_tokenizer
 from ratoon.text.tokenizer import Tokenizer
 from ratoon.util.progress import Progress, no_progress
 from ratoon.util.sizes import format_bytes
+
+EVICTION_POLICIES = {"lru": LeastRecentlyUsed}
+"""By the names that the configuration knows."""
 
 LogitsObserver = Callable[[int, int, bytes], None]
 """Called with request id, position and the float32 logits that follow it, for every position that samples."""
@@ -146,6 +150,7 @@ def build_core(
         block_size=config.block_size,
         share_in_flight=config.share_in_flight,
         enable_prefix_caching=config.enable_prefix_caching,
+        eviction=EVICTION_POLICIES[config.eviction],
     )
     limits = Limits(
         max_num_seqs=config.max_num_seqs,

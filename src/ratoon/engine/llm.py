@@ -5,8 +5,8 @@ never a step. Whatever is left of the call is then cancelled, and its blocks are
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -21,20 +21,23 @@ from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.engine.generation import Generation
 from ratoon.engine.output import OutputDelta, RequestOutput
+from ratoon.engine.prompts import (
+    Conversation,
+    Prompt,
+    PromptTokens,
+    is_conversation,
+    is_prompt,
+    listed,
+    one_for_each,
+)
 from ratoon.errors import InvalidParameterError
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.request.seed import child_seed, draw_seed
 from ratoon.sched.delta import RequestDelta
 from ratoon.text.chat_prompt import encode_chat
-from ratoon.text.chat_template import ChatTemplate, Message, load_chat_template
+from ratoon.text.chat_template import ChatTemplate, load_chat_template
 from ratoon.util.progress import Progress, TerminalProgress, no_progress
-
-Prompt = str | Sequence[int]
-"""A text, or token ids."""
-
-Conversation = Sequence[Message]
-"""Messages, each with `role` and `content`."""
 
 
 class LLM:
@@ -65,9 +68,7 @@ class LLM:
         terminal. Raises a `RequestError` before anything runs if one of the prompts could never be served,
         and `EngineError` if a step fails.
         """
-        return self._complete(
-            [self._read(prompt) for prompt in _listed(prompts, _is_prompt)], params, use_tqdm
-        )
+        return self._complete([self._read(prompt) for prompt in listed(prompts, is_prompt)], params, use_tqdm)
 
     def chat(
         self,
@@ -81,10 +82,10 @@ class LLM:
 
         `template` is for the chat template: `tools`, `documents`, `variables`, `add_generation_prompt`.
         """
-        listed = _listed(messages, _is_conversation)
-        return self._complete([self._render(each, template) for each in listed], params, use_tqdm)
+        conversations = listed(messages, is_conversation)
+        return self._complete([self._render(each, template) for each in conversations], params, use_tqdm)
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Iterator[OutputDelta]:
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Generator[OutputDelta]:
         """Yield what comes newly for one prompt; the last delta carries the whole `result`.
 
         The request begins with the first `next`. It is cancelled if the iterator is closed or dropped early.
@@ -93,7 +94,7 @@ class LLM:
 
     def stream_chat(
         self, messages: Conversation, params: SamplingParams | None = None, **template: Any
-    ) -> Iterator[OutputDelta]:
+    ) -> Generator[OutputDelta]:
         """Yield what comes newly for one conversation, as `stream` does; `template` is as for `chat`."""
         return self._run([self._generation(self._render(messages, template), params or SamplingParams())])
 
@@ -122,37 +123,44 @@ class LLM:
     ) -> None:
         self.close()
 
-    def _read(self, prompt: object) -> "_Tokens":
+    def _read(self, prompt: object) -> PromptTokens:
         if isinstance(prompt, str):
-            return _Tokens(self.model.tokenizer.encode(prompt, add_special=True, parse_special=True), prompt)
-        if not _is_prompt(prompt):
+            return PromptTokens(
+                self.model.tokenizer.encode(prompt, add_special=True, parse_special=True), prompt
+            )
+        if not is_prompt(prompt):
             raise InvalidParameterError(f"A prompt is a text or a list of token ids, not {prompt!r}.")
-        return _Tokens(cast(Sequence[int], prompt))
+        return PromptTokens(cast(Sequence[int], prompt))
 
-    def _render(self, messages: object, template: Mapping[str, Any]) -> "_Tokens":
-        if not _is_conversation(messages):
+    def _render(self, messages: object, template: Mapping[str, Any]) -> PromptTokens:
+        if not is_conversation(messages):
             raise InvalidParameterError("A conversation is a list of messages with role and content.")
         conversation = cast(Conversation, messages)
-        return _Tokens(encode_chat(self.model.tokenizer, self.chat_template, conversation, **template))
+        return PromptTokens(encode_chat(self.model.tokenizer, self.chat_template, conversation, **template))
 
-    def _generation(self, prompt: "_Tokens", params: SamplingParams) -> Generation:
+    def _generation(self, prompt: PromptTokens, params: SamplingParams) -> Generation:
         """Make the requests of a prompt: n answers differ in their seeds, and the first scores the prompt."""
         self.model.check_params(params)
         seed = draw_seed() if params.seed is None else params.seed
+        unscored = replace(params, prompt_logprobs=None)
         requests = [
-            Request(next(self._ids), self.model.chain(prompt.ids), own, child_seed(seed, child))
+            Request(
+                next(self._ids),
+                self.model.chain(prompt.ids),
+                unscored if child else params,
+                child_seed(seed, child),
+            )
             for child in range(params.n)
-            for own in [params if child == 0 else replace(params, prompt_logprobs=None)]
         ]
         return Generation(prompt.text, requests, self.model.tokenizer)
 
     def _complete(
         self,
-        prompts: Sequence["_Tokens"],
+        prompts: Sequence[PromptTokens],
         params: SamplingParams | Sequence[SamplingParams] | None,
         use_tqdm: bool,
     ) -> list[RequestOutput]:
-        each = _one_for_each(params, len(prompts))
+        each = one_for_each(params, len(prompts))
         generations = [self._generation(prompt, own) for prompt, own in zip(prompts, each, strict=True)]
         results: dict[int, RequestOutput] = {}
         with TerminalProgress(enabled=use_tqdm) as progress:
@@ -162,7 +170,7 @@ class LLM:
                     progress("answers", len(results), len(generations))
         return [results[generation.request_id] for generation in generations]
 
-    def _run(self, generations: Sequence[Generation]) -> Iterator[OutputDelta]:
+    def _run(self, generations: Sequence[Generation]) -> Generator[OutputDelta]:
         """Submit all requests together and yield what comes for any of them, until all have ended."""
         owners = {request.id: generation for generation in generations for request in generation.requests}
         deltas: SimpleQueue[RequestDelta] = SimpleQueue()
@@ -174,49 +182,13 @@ class LLM:
                 generation = owners[delta.request_id]
                 if delta.finish_reason is not None:
                     running.remove(delta.request_id)
-                yield generation.take(delta)
+                news = generation.take(delta)
                 if delta.request_id in running and generation.is_complete(delta.request_id):
                     self._engine.cancel(delta.request_id)
+                yield news
         finally:
             for request_id in running:
                 self._engine.cancel(request_id)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    """A prompt as the engine takes it, with its text if it was given as one."""
-
-    ids: Sequence[int]
-    text: str | None = None
-
-
-def _listed(value: object, is_one: Callable[[object], bool]) -> Sequence[object]:
-    """Return several of something as they are, and one as a list of one."""
-    if isinstance(value, Sequence) and not isinstance(value, str) and not (value and is_one(value)):
-        return value
-    return [value]
-
-
-def _is_prompt(value: object) -> bool:
-    """Whether this is one prompt, not a list of them."""
-    if isinstance(value, str):
-        return True
-    return isinstance(value, Sequence) and all(isinstance(item, int) for item in value)
-
-
-def _is_conversation(value: object) -> bool:
-    """Whether this is one conversation, not a list of them."""
-    return isinstance(value, Sequence) and all(isinstance(message, Mapping) for message in value)
-
-
-def _one_for_each(
-    params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
-) -> Sequence[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * num_prompts
-    if len(params) != num_prompts:
-        raise InvalidParameterError(f"There are {num_prompts} prompts, but {len(params)} SamplingParams.")
-    return params
 
 
 def _cache_stats(core: EngineCore) -> dict[str, int]:

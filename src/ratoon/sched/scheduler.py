@@ -28,7 +28,7 @@ _rank = attrgetter("rank")
 class Scheduler:
     """Knows every request from arrival to end. Used from one thread; `now` is the engine's clock in seconds.
 
-    Each plan must be followed by `apply` or `fail` before anything else is called.
+    Each plan must be followed by `apply` or `fail` before anything else is called. `cache` holds the blocks.
     """
 
     def __init__(self, cache: CacheManager, limits: Limits, *, eos_token_ids: Iterable[int] = ()) -> None:

@@ -1,9 +1,10 @@
-"""`Ops`: the arithmetic that the decoder is written in. Two implementations: `reference` (NumPy) and `native` (C++).
+"""`Ops`: the arithmetic that the decoder is written in; `reference` (NumPy) and `native` (C++) implement it.
 
-The seam lies at whole blocks (attention, feed-forward), so that an implementation may fuse what happens inside
-and a step costs two calls per layer. Weights are handed over once, when a block is built; a step's tables once, by
-`begin`. Row rule: a row of every result depends on that row's own inputs alone, through a fixed order of
-operations; not on the other rows, their number, the number of threads, nor where a chunk was cut.
+The seam lies at whole blocks (attention, feed-forward), so that an implementation may fuse what happens
+inside, and a step costs two calls per layer. Weights are handed over once, when a block is built; a step's
+tables once, by `begin`. Row rule: a row of every result depends on that row's own inputs alone, through a
+fixed order of operations; not on the other rows, their number, the number of threads, nor where a chunk was
+cut.
 
 One thread at a time may call an `Ops` object.
 """
@@ -25,7 +26,8 @@ Ints = NDArray[np.int32]
 class StepInputs:
     """Where the rows of one step stand. n rows (tokens) of s sequences, g cache groups.
 
-    `positions` int32 [n]. Sequence i has rows `cu_seqlens[i]:cu_seqlens[i + 1]` (int32 [s + 1]), at consecutive positions.
+    `positions` int32 [n]. Sequence i has rows `cu_seqlens[i]:cu_seqlens[i + 1]` (int32 [s + 1]), at
+    consecutive positions.
     `block_tables[group]` int32 [s, width]: block ids in logical order, padded with 0; entries behind a
     window may be 0. `write_slots[group]` int64 [n]: block id * block size + offset where the row's K and V
     go; -1 writes nothing.
@@ -87,7 +89,7 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class AttentionWeights:
-    """Everything of one attention block. The rows of `qkv` are q heads, k heads and v heads, in that order."""
+    """Everything of one attention block. The rows of `qkv` are q heads, then k heads, then v heads."""
 
     norm: Floats
     qkv: tuple[RawTensor, ...]
