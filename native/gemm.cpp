@@ -93,7 +93,7 @@ INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, cons
 }
 
 // With one row the weights come from memory at full speed, and the processor's own guesses stop at the ends of pages.
-constexpr int kPrefetchBytes = 2048;
+constexpr int kPrefetchBytes = 8192;
 template <int kBytes>
 INLINE void prefetch(const std::uint8_t* from) {
     for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(from + i);

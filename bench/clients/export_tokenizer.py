@@ -1,6 +1,6 @@
 """Write a model's tokenizer as a folder that load tools can read without a network.
 
-    python bench/clients/export_tokenizer.py smollm2 /tmp/tokenizer
+python bench/clients/export_tokenizer.py smollm2 /tmp/tokenizer
 """
 
 import json

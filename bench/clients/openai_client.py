@@ -73,7 +73,12 @@ def check_options(client: openai.OpenAI, model: str) -> None:
         frequency_penalty=0.1,
         stop=["\n\n"],
         user="someone",
-        tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
+        tools=[
+            {
+                "type": "function",
+                "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
+            }
+        ],
         tool_choice="auto",
         extra_body={"min_p": 0.05, "top_k": 40, "include_cache_report": True, "cache_salt": "mine"},
     )

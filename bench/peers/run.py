@@ -44,7 +44,9 @@ class RunningPeer:
 
     def run(self, call: Call) -> list[list[float]]:
         """Return the times of the tokens; raises `RuntimeError` with the peer's own words."""
-        print(json.dumps({"prompts": call.prompts, "max_tokens": call.max_tokens}), file=self._pipe, flush=True)
+        print(
+            json.dumps({"prompts": call.prompts, "max_tokens": call.max_tokens}), file=self._pipe, flush=True
+        )
         answer = self._answer()
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -141,7 +143,9 @@ def main() -> int:
     setup = commands.add_parser("setup", help="install peers")
     setup.add_argument("peers", nargs="*", choices=[[], *REQUIREMENTS], default=[])
     run = commands.add_parser("run", help="compare")
-    run.add_argument("--model", type=Path, help="a GGUF file of the Llama family (default: the pulled smollm2)")
+    run.add_argument(
+        "--model", type=Path, help="a GGUF file of the Llama family (default: the pulled smollm2)"
+    )
     run.add_argument("--only", nargs="*", metavar="PEER", help="names as in the table's head")
     run.add_argument("--work", nargs="*", metavar="NAME", help="run only work whose name starts like this")
     run.add_argument("--repetitions", type=int, default=5)
@@ -177,7 +181,11 @@ def compare(args: argparse.Namespace) -> int:
         subprocess.run([sys.executable, str(HERE / "convert.py"), str(original), str(converted)], check=True)
     chosen = [w for w in WORK if not args.work or any(w.name.startswith(name) for name in args.work)]
     running: dict[str, RunningPeer] = {}
-    result: dict = {"machine": platform.processor() or platform.machine(), "threads": args.threads, "not_run": {}}
+    result: dict = {
+        "machine": platform.processor() or platform.machine(),
+        "threads": args.threads,
+        "not_run": {},
+    }
     try:
         for spec in PEERS:
             if args.only and spec.name not in args.only:

@@ -2,8 +2,10 @@
 
     python bench/server/throughput.py smollm2 --requests 16
 
-The same 16 requests (1,024 shared tokens, then 32 of their own, 64 output tokens) are run by the library in
-this process and streamed from a server, turn by turn, each time on a cold cache; the medians are compared.
+The same requests (1,024 shared tokens, then 32 of their own, 64 output tokens) are run by the library in this
+process and streamed from a server, turn by turn and each time on a cold cache. Which of the two comes first
+changes from round to round; the figure is the median of the rounds' ratios, so that slow drifts of the
+machine cancel out.
 """
 
 import argparse
@@ -69,24 +71,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     rng = random.Random(1)
-    engine, server = [], []
+    rounds: list[tuple[float, float]] = []
     with LLM(args.model) as llm, serving(args.model, "--admin-key", "bench") as process:
         client = Client(process.port, "bench")
         for number in range(args.rounds + 1):
             prompts = make_prompts(rng, args)
-            seconds = run_engine(llm, prompts, args), asyncio.run(run_server(client, prompts, args))
+            runs = [
+                lambda prompts=prompts: run_engine(llm, prompts, args),
+                lambda prompts=prompts: asyncio.run(run_server(client, prompts, args)),
+            ]
+            if number % 2:
+                engine, server = (run() for run in runs)
+            else:
+                server, engine = (run() for run in reversed(runs))
             if number:  # the first round warms up
-                engine.append(seconds[0])
-                server.append(seconds[1])
+                rounds.append((engine, server))
         process.stop()
     tokens = args.requests * args.output
     result: dict[str, Any] = {
         "output_tokens": tokens,
-        "engine_tokens_per_s": round(tokens / statistics.median(engine), 1),
-        "server_tokens_per_s": round(tokens / statistics.median(server), 1),
-        "ratio": round(statistics.median(engine) / statistics.median(server), 4),
-        "engine_s": [round(value, 3) for value in engine],
-        "server_s": [round(value, 3) for value in server],
+        "engine_tokens_per_s": round(tokens / statistics.median(engine for engine, _ in rounds), 1),
+        "server_tokens_per_s": round(tokens / statistics.median(server for _, server in rounds), 1),
+        "ratio": round(statistics.median(engine / server for engine, server in rounds), 4),
+        "ratios": sorted(round(engine / server, 3) for engine, server in rounds),
     }
     print(json.dumps(result, indent=1))
 
