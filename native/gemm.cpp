@@ -56,9 +56,20 @@ struct Reader {
 
 // ---- integer tiles
 
-// One group of kRows rows times one panel; `rows` is a group of QuantTiles.
-template <class Reader, int kRows, int kPart>
-INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, const std::uint8_t* rows, Vec (&sums)[kRows]) {
+// Weights come from memory at full speed when there are few rows, and the processor's own guesses stop at the ends of pages.
+constexpr int kPrefetchBytes = 8192;
+template <int kBytes>
+INLINE void prefetch(const std::uint8_t* from) {
+    for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(from + i);
+}
+
+// The integers of one group as bytes, 64 * step: what `weights` gives for each step.
+constexpr int kExpandedBytes = 512;
+
+// One group, or one half of it, of kRows rows times one panel; `rows` is a group of QuantTiles.
+template <class Reader, int kRows, int kPart, bool kExpanded>
+INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, const std::uint8_t* expanded, const std::uint8_t* rows,
+                     Vec (&sums)[kRows]) {
     constexpr int kSteps = 8 / Reader::kParts;
     const auto* q = reinterpret_cast<const std::int8_t*>(rows);
     const auto* scale = reinterpret_cast<const float*>(rows + kRows * kGroup);
@@ -66,23 +77,12 @@ INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, cons
     const auto* shift = reinterpret_cast<const std::int32_t*>(scale + 4 * kRows);
 
     Dot<Reader::kBits> dots[kRows];
-    const auto step = [&]<int kStep>() {
-        const Bytes w = Reader::template weights<kPart * kSteps + kStep>(group);
+    unroll<kSteps>([&]<int kIndex>() {
+        constexpr int kStep = kPart * kSteps + kIndex;
+        const Bytes w = kExpanded ? load_bytes(expanded + 64 * kStep) : Reader::template weights<kStep>(group);
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-            dots[r].template add<kStep, kSteps>(w, q + r * kGroup + 4 * (kPart * kSteps + kStep), shift[r]);
-        }
-    };
-    step.template operator()<0>();
-    step.template operator()<1>();
-    step.template operator()<2>();
-    step.template operator()<3>();
-    if constexpr (kSteps == 8) {
-        step.template operator()<4>();
-        step.template operator()<5>();
-        step.template operator()<6>();
-        step.template operator()<7>();
-    }
+        for (int r = 0; r < kRows; ++r) dots[r].template add<kIndex, kSteps>(w, q + r * kGroup + 4 * kStep, shift[r]);
+    });
 
     const Scales w = Reader::template scales<kPart>(header, group);
 #pragma GCC unroll 8
@@ -92,67 +92,97 @@ INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, cons
     }
 }
 
-// With one row the weights come from memory at full speed, and the processor's own guesses stop at the ends of pages.
-constexpr int kPrefetchBytes = 8192;
-template <int kBytes>
-INLINE void prefetch(const std::uint8_t* from) {
-    for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(from + i);
-}
-
-template <class Reader, int kRows>
-void multiply_tile(const std::uint8_t* panel, const std::uint8_t* rows, std::int64_t depth, float* out, std::int64_t stride, int columns, bool add) {
-    Vec sums[kRows];
-    for (Vec& sum : sums) sum = zero();
+// f(group's header, group) for a number of groups; `panel` is the beginning of a block.
+template <class Reader, class F>
+INLINE void for_groups(const std::uint8_t* panel, std::int64_t count, F f) {
     constexpr int kGroups = groups_per_block(Reader::kLayout);
-    for (std::int64_t block = depth / kGroup / kGroups; block > 0; --block) {
+    for (std::int64_t block = count / kGroups; block > 0; --block) {
         const std::uint8_t* header = panel;
         panel += header_bytes(Reader::kLayout);
-        for (int g = 0; g < kGroups; ++g) {
-            if constexpr (kRows == 1) prefetch<group_bytes(Reader::kLayout)>(panel + kPrefetchBytes);
-            add_part<Reader, kRows, 0>(header, panel, rows, sums);
-            if constexpr (Reader::kParts == 2) add_part<Reader, kRows, 1>(header, panel, rows, sums);
-            panel += group_bytes(Reader::kLayout);
-            rows += kRows * QuantTiles::kRowBytes;
-        }
-    }
-    for (int r = 0; r < kRows; ++r) {
-        float* to = out + r * stride;
-        if (columns == kPanel) store(to, add ? load(to) + sums[r] : sums[r]);
-        else store_first(to, columns, add ? load_first(to, columns) + sums[r] : sums[r]);
+        for (int g = 0; g < kGroups; ++g, panel += group_bytes(Reader::kLayout)) f(header, panel);
     }
 }
 
+template <class Reader, int kRows, bool kExpanded>
+INLINE void add_groups(const std::uint8_t* panel, const std::uint8_t* expanded, const std::uint8_t* rows, std::int64_t count,
+                       Vec (&sums)[kRows]) {
+    for_groups<Reader>(panel, count, [&](const std::uint8_t* header, const std::uint8_t* group) {
+        if constexpr (!kExpanded) prefetch<group_bytes(Reader::kLayout)>(group + kPrefetchBytes);
+        add_part<Reader, kRows, 0, kExpanded>(header, group, expanded, rows, sums);
+        if constexpr (Reader::kParts == 2) add_part<Reader, kRows, 1, kExpanded>(header, group, expanded, rows, sums);
+        expanded += kExpandedBytes;
+        rows += kRows * QuantTiles::kRowBytes;
+    });
+}
+
+INLINE void put(float* out, Vec sum, int columns, bool add) {
+    if (columns == kPanel) store(out, add ? load(out) + sum : sum);
+    else store_first(out, columns, add ? load_first(out, columns) + sum : sum);
+}
+
+// A tile of up to kTileHeight rows times a panel, straight from the panel.
+template <class Reader, int kRows>
+void multiply_tile(const std::uint8_t* panel, const std::uint8_t* rows, std::int64_t groups, float* out, std::int64_t stride, int columns, bool add) {
+    Vec sums[kRows];
+    for (Vec& sum : sums) sum = zero();
+    add_groups<Reader, kRows, false>(panel, nullptr, rows, groups, sums);
+    for (int r = 0; r < kRows; ++r) put(out + r * stride, sums[r], columns, add);
+}
+
+// Many rows times a panel: its integers are expanded once for all of them, so many groups at a time as stay in the
+// nearest cache. The sums wait in memory meanwhile, which changes no bit of them.
+constexpr std::int64_t kMostRows = 64;
+constexpr std::int64_t kChunkGroups = 32;
+
 template <class Reader>
-void multiply_tile(std::int64_t height, const std::uint8_t* panel, const std::uint8_t* rows, std::int64_t depth, float* out,
+void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int64_t first_row, std::int64_t num_tiles, float* out,
                    std::int64_t stride, int columns, bool add) {
-    const auto run = [&]<int kRows>() { multiply_tile<Reader, kRows>(panel, rows, depth, out, stride, columns, add); };
-    if (height == kTileHeight) return run.template operator()<kTileHeight>();
-    switch (height) {
-        case 1: return run.template operator()<1>();
-        case 2: return run.template operator()<2>();
-        case 3: return run.template operator()<3>();
-    }
-    if constexpr (kTileHeight > 4) {
-        switch (height) {
-            case 4: return run.template operator()<4>();
-            case 5: return run.template operator()<5>();
-            case 6: return run.template operator()<6>();
-            case 7: return run.template operator()<7>();
+    alignas(64) std::uint8_t expanded[kChunkGroups * kExpandedBytes];
+    alignas(64) float waiting[kMostRows * kPanel];
+    for (std::int64_t first = 0; first < tiles.groups; first += kChunkGroups) {
+        const std::int64_t count = tiles.groups - first < kChunkGroups ? tiles.groups - first : kChunkGroups;
+        std::uint8_t* to = expanded;
+        for_groups<Reader>(panel, count, [&](const std::uint8_t*, const std::uint8_t* group) {
+            prefetch<group_bytes(Reader::kLayout)>(group + kPrefetchBytes);
+            unroll<8>([&]<int kStep>() { store_bytes(to + 64 * kStep, Reader::template weights<kStep>(group)); });
+            to += kExpandedBytes;
+        });
+        for (std::int64_t tile = 0; tile < num_tiles; ++tile) {
+            float* sum = waiting + tile * kTileHeight * kPanel;
+            Vec sums[kTileHeight];
+            for (int r = 0; r < kTileHeight; ++r) sums[r] = first == 0 ? zero() : load(sum + r * kPanel);
+            const std::uint8_t* rows = tile_data(tiles, first_row + tile * kTileHeight) + first * kTileHeight * QuantTiles::kRowBytes;
+            add_groups<Reader, kTileHeight, true>(panel, expanded, rows, count, sums);
+            for (int r = 0; r < kTileHeight; ++r) store(sum + r * kPanel, sums[r]);
         }
+        panel += panel_bytes(Reader::kLayout, count * kGroup);
     }
+    for (std::int64_t row = 0; row < num_tiles * kTileHeight; ++row) put(out + row * stride, load(waiting + row * kPanel), columns, add);
 }
 
 template <Format kFormat>
 void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in, std::int64_t first_row,
                         std::int64_t end_row, float* out, std::int64_t stride, bool add) {
-    for (std::int64_t p = first_panel; p < end_panel; ++p) {
+    using Source = Reader<kFormat>;
+    for (std::int64_t p = first_panel; p < end_panel; ++p, out += kPanel) {
         const std::uint8_t* panel = w.data + p * w.panel_bytes;
-        for (std::int64_t row = first_row, height; row < end_row; row += height) {
-            height = tile_rows(in.tiles, row);
-            multiply_tile<Reader<kFormat>>(height, panel, tile_data(in.tiles, row), w.depth, out + (row - first_row) * stride, stride,
-                                           columns_of(w, p), add);
+        const int columns = columns_of(w, p);
+        std::int64_t row = first_row;
+        const auto to = [&] { return out + (row - first_row) * stride; };
+        if constexpr (kExpandFrom > 0) {
+            while (end_row - row >= kExpandFrom) {
+                const std::int64_t num_tiles = (end_row - row < kMostRows ? end_row - row : kMostRows) / kTileHeight;
+                multiply_many<Source>(panel, in.tiles, row, num_tiles, to(), stride, columns, add);
+                row += num_tiles * kTileHeight;
+            }
         }
-        out += kPanel;
+        for (std::int64_t height; row < end_row; row += height) {
+            height = tile_rows(in.tiles, row);
+            unroll<kTileHeight>([&]<int kIndex>() {
+                if (height != kIndex + 1) return;
+                multiply_tile<Source, kIndex + 1>(panel, tile_data(in.tiles, row), in.tiles.groups, to(), stride, columns, add);
+            });
+        }
     }
 }
 
@@ -174,10 +204,8 @@ void multiply_floats(const Panels& w, std::int64_t first_panel, std::int64_t end
             tile.multiply(values + row * in.depth, in.depth, columns, kPanel, in.depth);
             for (int r = 0; r < R::value; ++r) {
                 for (int c = 0; c < C::value; ++c) {
-                    float* to = out + (row + r) * stride + (panel + c) * kPanel;
-                    const int n = columns_of(w, first_panel + panel + c);
-                    const Vec sum = tile.sums[r][c];
-                    store_first(to, n, add ? load_first(to, n) + sum : sum);
+                    const int count = columns_of(w, first_panel + panel + c);
+                    put(out + (row + r) * stride + (panel + c) * kPanel, tile.sums[r][c], count, add);
                 }
             }
         });

@@ -17,6 +17,15 @@
 
 namespace ratoon::RATOON_ISA {
 
+// f.operator()<i>() for i in [0, kCount).
+template <int kCount, class F>
+INLINE void unroll(F f) {
+    if constexpr (kCount > 0) {
+        unroll<kCount - 1>(f);
+        f.template operator()<kCount - 1>();
+    }
+}
+
 INLINE Vec zero() { return set1(0.0f); }
 
 // 2^x for x up to 127, exactly 1 at 0; below -125 it stays at 2^-125. The polynomial's relative error is 2e-7.

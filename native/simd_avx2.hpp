@@ -7,6 +7,7 @@ namespace ratoon::avx2 {
 
 constexpr const char* kName = "avx2";
 constexpr int kTileHeight = 4;  // rows of an integer tile: 16 registers hold no more
+constexpr int kExpandFrom = 32;  // rows from which on it pays to expand a panel's integers to bytes first
 constexpr int kFloatRows = 6;   // of a float tile
 constexpr int kFloatChains = 5;  // sums (of sixteen columns) that a tile of few rows may keep
 
@@ -106,6 +107,10 @@ struct Bytes {
 
 INLINE Bytes load_bytes(const std::uint8_t* p) {
     return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
+}
+INLINE void store_bytes(std::uint8_t* p, Bytes x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.lo);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), x.hi);
 }
 INLINE Bytes keep_bits(Bytes x, char mask) {
     const __m256i m = _mm256_set1_epi8(mask);

@@ -7,6 +7,7 @@ namespace ratoon::avx512 {
 
 constexpr const char* kName = "avx512";
 constexpr int kTileHeight = 8;
+constexpr int kExpandFrom = 0;  // never expand a panel's integers first: there are instructions to spare
 constexpr int kFloatRows = 6;   // of a float tile
 constexpr int kFloatChains = 12;  // sums (of sixteen columns) that a tile of few rows may keep
 
@@ -78,6 +79,7 @@ struct Bytes {
 };
 
 INLINE Bytes load_bytes(const std::uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+INLINE void store_bytes(std::uint8_t* p, Bytes x) { _mm512_storeu_si512(p, x.v); }
 INLINE Bytes keep_bits(Bytes x, char mask) { return {_mm512_and_si512(x.v, _mm512_set1_epi8(mask))}; }
 INLINE Bytes join(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
 // Shifts by kBits to the left, to the right if negative; bits cross from byte to byte and are masked by the caller.

@@ -8,6 +8,7 @@ namespace ratoon::portable {
 
 constexpr const char* kName = "portable";
 constexpr int kTileHeight = 2;
+constexpr int kExpandFrom = 0;  // never expand a panel's integers first
 constexpr int kFloatRows = 4;   // of a float tile
 constexpr int kFloatChains = 4;  // sums (of sixteen columns) that a tile of few rows may keep
 
@@ -136,6 +137,7 @@ INLINE Bytes load_bytes(const std::uint8_t* p) {
     __builtin_memcpy(out.v, p, 64);
     return out;
 }
+INLINE void store_bytes(std::uint8_t* p, Bytes x) { __builtin_memcpy(p, x.v, 64); }
 INLINE Bytes keep_bits(Bytes x, char mask) {
     return each_byte([&](int i) { return x.v[i] & mask; });
 }

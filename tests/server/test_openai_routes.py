@@ -187,6 +187,12 @@ def test_ratoon_reports_what_was_cached_computed_and_committed(server: Any) -> N
     assert 0 <= warm["queue_s"] <= warm["ttft_s"]
 
 
+def test_a_stream_that_was_asked_for_a_report_ends_with_it(server: Any) -> None:
+    *_, last = server.events("/v1/chat/completions", chat(include_cache_report=True))
+    report = last["usage"]["ratoon"]
+    assert report["cached_tokens"] + report["computed_tokens"] == last["usage"]["prompt_tokens"]
+
+
 @pytest.mark.parametrize("path", ["completions", "chat/completions"])
 def test_token_ids_are_told_to_who_asks(server: Any, path: str) -> None:
     fields = {

@@ -118,6 +118,8 @@ def test_how_much_output_is_asked_for() -> None:
     assert chat().token_limit() is None
     assert chat(max_tokens=3).token_limit() == 3
     assert chat(max_tokens=3, max_completion_tokens=4).token_limit() == 4
+    with pytest.raises(ValidationError, match="at least 1"):
+        chat(max_tokens=0)
 
 
 def test_log_probabilities_are_asked_for_in_two_ways() -> None:

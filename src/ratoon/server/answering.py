@@ -102,18 +102,17 @@ class Answering(Response):
 
     def _writer(self, model: ServedModel, send: Send) -> Writer:
         body = self._task.body
-        sends_usage = body.stream_options is not None and body.stream_options.include_usage
         form = self._task.form(
             Envelope(
                 answer_id=self._id,
                 model=model.name,
                 fingerprint=model.fingerprint,
                 token_bytes=lambda token_id: model.tokenizer.token_bytes(token_id, skip_special=False),
-                stream_usage=sends_usage,
+                stream_usage=body.sends_usage(),
                 num_top=self._task.num_top,
                 shows_token_ids=body.return_token_ids,
             )
         )
         if body.stream:
-            return StreamWriter(send, self._extra_headers, form, sends_usage=sends_usage)
+            return StreamWriter(send, self._extra_headers, form, sends_usage=body.sends_usage())
         return WholeWriter(send, self._extra_headers, form, num_answers=self._num_answers)

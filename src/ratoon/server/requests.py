@@ -134,6 +134,10 @@ class GenerationBody(Body):
                 raise ValueError(f"{key!r} is not a token id.")
         return value
 
+    def sends_usage(self) -> bool:
+        """Whether a stream ends with usage; a cache report needs one to be in."""
+        return self.include_cache_report or (self.stream_options or StreamOptions()).include_usage
+
     def token_limit(self) -> int | None:
         """Return the most output tokens that were asked for; None up to the end of the context."""
         return self.default_max_tokens if self.max_tokens is None else self.max_tokens
@@ -271,7 +275,9 @@ class ChatBody(Conversation, GenerationBody):
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
     @model_validator(mode="after")
-    def _logprobs_agree(self) -> "ChatBody":
+    def _fields_agree(self) -> "ChatBody":
+        if self.token_limit() == 0:
+            raise ValueError("max_tokens must be at least 1.")
         if self.top_logprobs is not None and not self.logprobs:
             raise ValueError("top_logprobs needs logprobs to be true.")
         return self
