@@ -45,7 +45,7 @@ Matrix pack_matrix(Engine& engine, const Array<const std::uint8_t, 1>& bytes, co
     const Format format = check_stored(bytes, dtype, rows, columns);
     if (unit < 1 || rows % unit != 0) throw std::invalid_argument("the heads do not divide the rows of a weight");
     const nb::gil_scoped_release release;
-    return pack(engine.pool, format, bytes.data(), rows, columns, unit);
+    return pack(engine.pool, engine.weights, format, bytes.data(), rows, columns, unit);
 }
 
 // An embedding reads the mapped file at every call, so it keeps the array.

@@ -36,6 +36,7 @@ struct Engine {
 
     Pool pool;
     const Kernels& kernels;
+    Arena weights;
     Workspace workspace;
     std::atomic_flag busy;
 };

@@ -216,26 +216,24 @@ std::int64_t row_bytes(Format format, std::int64_t columns) {
     return columns / stored.elements * stored.bytes;
 }
 
-std::shared_ptr<PackedMatrix> pack(Pool& pool, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
+std::shared_ptr<PackedMatrix> pack(Pool& pool, Arena& arena, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
                                          std::int64_t unit) {
     const PanelLayout layout = layout_of(format);
     Panels panels{format, depth, rows, unit, panel_bytes(layout, depth), nullptr};
-    auto matrix = std::make_shared<PackedMatrix>();
-    matrix->memory.reserve(static_cast<std::size_t>(num_panels(panels) * panels.panel_bytes));
-    panels.data = matrix->memory.data();
-    matrix->panels = panels;
+    const Arena::Piece memory = arena.take(static_cast<std::size_t>(num_panels(panels) * panels.panel_bytes));
+    panels.data = memory.data;
     pool.run([&](Worker& worker) {
         worker.share(num_panels(panels), [&](std::int64_t p) {
             const std::int64_t per_unit = panels_per_unit(panels);
             const std::uint8_t* from = stored + (p / per_unit * unit + p % per_unit * kPanel) * row_bytes(format, depth);
-            std::uint8_t* to = matrix->memory.data() + p * panels.panel_bytes;
+            std::uint8_t* to = memory.data + p * panels.panel_bytes;
             const int columns = columns_of(panels, p);
             if (columns < kPanel) std::memset(to, 0, static_cast<std::size_t>(panels.panel_bytes));
             if (quantised(layout)) pack_quantised_panel(format, from, depth, columns, to);
             else pack_float_panel(layout.bits / 8, from, depth, columns, to);
         });
     });
-    return matrix;
+    return std::make_shared<PackedMatrix>(panels, memory);
 }
 
 void expand_row(Format format, const std::uint8_t* stored, std::int64_t columns, float* out) {

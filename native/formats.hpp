@@ -22,11 +22,11 @@ std::int64_t row_bytes(Format format, std::int64_t columns);
 // A packed matrix and its memory.
 struct PackedMatrix {
     Panels panels;
-    Buffer memory;
+    Arena::Piece memory;
 };
 
 // Pack `rows` stored rows (the outputs) of `depth` elements. Panels start afresh every `unit` rows, which must divide `rows`.
-std::shared_ptr<PackedMatrix> pack(Pool& pool, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
+std::shared_ptr<PackedMatrix> pack(Pool& pool, Arena& arena, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
                                          std::int64_t unit);
 
 // Expand one stored row to floats.

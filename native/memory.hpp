@@ -48,4 +48,29 @@ private:
     std::size_t size_ = 0;
 };
 
+// Memory for many objects of one lifetime, side by side: huge pages even for small ones. A chunk goes with the last that lies in it.
+class Arena {
+public:
+    struct Piece {
+        std::shared_ptr<Buffer> chunk;
+        std::uint8_t* data;
+    };
+
+    Piece take(std::size_t bytes) {
+        constexpr std::size_t kChunk = std::size_t{1} << 26;  // reserved; the operating system gives what is written to
+        const std::size_t rounded = (bytes + 63) / 64 * 64;
+        if (!chunk_ || used_ + rounded > size_) {
+            size_ = rounded > kChunk ? rounded : kChunk;
+            chunk_ = std::make_shared<Buffer>(size_);
+            used_ = 0;
+        }
+        used_ += rounded;
+        return {chunk_, chunk_->data() + used_ - rounded};
+    }
+
+private:
+    std::shared_ptr<Buffer> chunk_;
+    std::size_t size_ = 0, used_ = 0;
+};
+
 }  // namespace ratoon

@@ -9,8 +9,8 @@ namespace ratoon::portable {
 constexpr const char* kName = "portable";
 constexpr int kTileHeight = 2;
 constexpr int kExpandFrom = 0;  // never expand a panel's integers first
-constexpr int kFloatRows = 4;   // of a float tile
-constexpr int kFloatChains = 4;  // sums (of sixteen columns) that a tile of few rows may keep
+constexpr int kFloatRows = 3;   // of a float tile
+constexpr int kFloatChains = 2;  // sums (of sixteen columns) that a tile of few rows may keep
 
 // ---- sixteen floats
 

@@ -2,8 +2,8 @@
 
     python convert.py MODEL.gguf OUT
 
-makes OUT/q4_0.gguf, OUT/f16.gguf and OUT/hf/ (config.json and float32 safetensors). Matrices are expanded and, for Q4_0,
-rounded again, so that every peer runs the same weights up to its own format's rounding.
+makes OUT/q4_0.gguf, OUT/f16.gguf and OUT/hf/ (config.json and float32 safetensors). Matrices are expanded
+and, for Q4_0, rounded again, so that every peer runs the same weights up to its own format's rounding.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, LlamaFileType
 from gguf.quants import dequantize, quantize
 from safetensors.numpy import save_file
-
 
 FILE_TYPES = {
     GGMLQuantizationType.F16: LlamaFileType.MOSTLY_F16,

@@ -1,7 +1,8 @@
-"""llama.cpp through llama-cpp-python's low-level interface, with all sequences of a step in one `llama_decode`.
+"""llama.cpp through llama-cpp-python's low-level interface, with all sequences of a step in one call.
 
-The prompts' common prefix is computed once and shared between sequences by `llama_memory_seq_cp`, and kept for the
-next call: more than its server does for requests that arrive together, so the comparison is never unfair to it.
+The prompts' common prefix is computed once and shared between sequences by `llama_memory_seq_cp`, and kept
+for the next call: more than its server does for requests that arrive together, so the comparison is never
+unfair to it.
 """
 
 import ctypes
@@ -39,8 +40,8 @@ class LlamaCpp:
         """See `worker.Peer`."""
         for sequence in range(1, SLOTS):
             ll.llama_memory_seq_rm(self._memory, sequence, -1, -1)
-        shared = commonprefix([*prompts, [*min(prompts, key=len)[:-1]]])
-        keep = len(commonprefix([self._cached, shared]))
+        shared = commonprefix([*prompts, [*min(prompts, key=len)[:-1]]])  # noqa: RUF071  # ids, not paths
+        keep = len(commonprefix([self._cached, shared]))  # noqa: RUF071
         ll.llama_memory_seq_rm(self._memory, 0, keep, -1)
         self._decode([(0, pos, shared[pos], False) for pos in range(keep, len(shared))])
         self._cached = shared

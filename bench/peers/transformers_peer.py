@@ -26,8 +26,8 @@ class Transformers:
     @torch.inference_mode()
     def run(self, prompts: list[list[int]], max_tokens: int) -> list[list[float]]:
         """See `worker.Peer`."""
-        shared = commonprefix([*prompts, prompts[0][:-1]])
-        keep = len(commonprefix([self._cached, shared]))
+        shared = commonprefix([*prompts, prompts[0][:-1]])  # noqa: RUF071  # ids, not paths
+        keep = len(commonprefix([self._cached, shared]))  # noqa: RUF071
         if keep < len(self._cached):
             self._cache.crop(keep - len(self._cached))  # the number to remove, negative
         if keep < len(shared):

@@ -1,6 +1,7 @@
 """The pieces of work, and how each one's figure is taken from the times of its tokens.
 
-Every repetition has prompts of its own, so nothing is cached by accident; what is meant to be cached is run first, untimed.
+Every repetition has prompts of its own, so nothing is cached by accident; what is meant to be cached is run
+first, untimed.
 """
 
 import random

@@ -1,9 +1,9 @@
 """The loop of a peer's process: load a model, say so, then run one piece of work per line of input.
 
 Runs inside the peer's own environment, so it uses the standard library only.
-Input lines are {"prompts": [[ids]], "max_tokens": n}; each answer is {"token_times_s": [[seconds since the work began, one per
-token]]}. The first line out is {"ready": {...}}. Standard output belongs to this protocol: whatever the
-peer's libraries print goes to standard error.
+Input lines are {"prompts": [[ids]], "max_tokens": n}; each answer is {"token_times_s": [[seconds since the
+work began, one per token]]}. The first line out is {"ready": {...}}. Standard output belongs to this
+protocol: whatever the peer's libraries print goes to standard error.
 """
 
 import argparse
@@ -22,7 +22,7 @@ class Peer(Protocol):
     description: str
 
     def run(self, prompts: list[list[int]], max_tokens: int) -> list[list[float]]:
-        """Generate greedily, ignoring end-of-sequence; return `time.perf_counter()` of each token of each prompt."""
+        """Generate greedily past end-of-sequence; return each token's `time.perf_counter()`, by prompt."""
         ...
 
 

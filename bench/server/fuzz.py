@@ -16,7 +16,10 @@ from typing import Any
 from client import Client
 from process import ServerProcess, serving
 
-from ratoon.server.requests import UNSUPPORTED, ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from ratoon.server.body import UNSUPPORTED
+from ratoon.server.chat_body import ChatBody
+from ratoon.server.completion_body import CompletionBody
+from ratoon.server.tokenize_body import DetokenizeBody, TokenizeBody
 
 BODIES = {
     "/v1/completions": (CompletionBody, {"prompt": "Hello", "max_tokens": 2}),

@@ -3,7 +3,6 @@
 The scripts beside this file hand options they do not know on to the server: `--threads 1`.
 """
 
-import os
 import re
 import signal
 import subprocess
@@ -38,8 +37,7 @@ class ServerProcess:
 def serving(model: str, *arguments: str) -> Iterator[ServerProcess]:
     """Start a server on a free loopback port and yield it when it listens with its model loaded."""
     command = [sys.executable, "-m", "ratoon", "serve", model, "--port", "0", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     started: list[str] = []
     try:

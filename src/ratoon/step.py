@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ratoon.request.sampling_params import SamplingParams
-
-BlockTables = tuple[tuple[int, ...], ...]
-"""One tuple of block ids per cache group, in logical order; 0 is the null block."""
+from ratoon.spec.cache_group import BlockTables
 
 
 @dataclass(frozen=True, slots=True)

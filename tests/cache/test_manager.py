@@ -68,7 +68,6 @@ def test_whole_blocks_of_a_served_prefix_are_cached() -> None:
     serve(cache, 1, make_chain(11))
     match = cache.match(make_chain(20), 20)
     assert (match.num_cached_tokens, match.block_ids) == (8, ((1, 2),))
-    assert not match.is_full_hit
 
 
 def test_known_tokens_are_not_yet_a_hit_nor_are_computed_but_only_committed_ones() -> None:
@@ -86,7 +85,6 @@ def test_a_full_hit_uses_every_block_and_leaves_one_token_to_run() -> None:
     cache = make_cache()
     serve(cache, 1, make_chain(8))
     match = cache.match(make_chain(8), 8)
-    assert match.is_full_hit
     assert (match.num_cached_tokens, match.block_ids, match.limited_by) == (7, ((1, 2),), None)
 
 
@@ -105,7 +103,7 @@ def test_a_prompt_of_one_token_in_blocks_of_one_is_a_full_hit_without_cached_tok
     chain = make_chain(1, block_size=1)
     serve(cache, 1, chain)
     match = cache.match(chain, 1)
-    assert (match.is_full_hit, match.num_cached_tokens) == (True, 0)
+    assert (match.num_blocks, match.num_cached_tokens) == (1, 0)
     assert cache.reserve(2, chain, 1, match)
     assert cache.block_tables(2) == ((1,),)
 

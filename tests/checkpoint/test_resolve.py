@@ -18,17 +18,12 @@ def pretend_pulled(name: str) -> Path:
 
 
 def test_a_name_a_path_and_a_repo_id_resolve(write_gguf: WriteGguf) -> None:
-    path = write_gguf()
-    assert (
-        resolve_model("smollm2" if pretend_pulled("smollm2") else "")
-        == pulled_folder("smollm2") / "weights.gguf"
-    )
+    path, known, repo = write_gguf(), pretend_pulled("smollm2"), pretend_pulled("owner/name")
+    assert resolve_model("smollm2") == known
     assert resolve_model(path) == path
     assert resolve_model(str(path)) == path
     assert resolve_model(path.parent) == path
-    assert resolve_model("owner/name" if pretend_pulled("owner/name") else "") == (
-        pulled_folder("owner/name") / "weights.gguf"
-    )
+    assert resolve_model("owner/name") == repo
 
 
 def test_a_catalogue_name_goes_before_a_path_of_that_name(

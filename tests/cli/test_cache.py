@@ -104,5 +104,5 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
 
 
 def test_a_folder_is_no_script(tmp_path: Path) -> None:
-    with pytest.raises(CacheScriptError, match="Cannot read"):
+    with pytest.raises(CacheScriptError, match="cannot be read"):
         run(str(tmp_path))

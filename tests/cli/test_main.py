@@ -95,10 +95,16 @@ def test_a_reader_that_goes_away_is_no_complaint() -> None:
     assert (process.returncode, stderr) == (141, b"")
 
 
-def test_help_starts_without_the_heavy_libraries() -> None:
-    heavy = "{'numpy', 'gguf', 'tokenizers', 'jinja2', 'tqdm', 'asyncio'}"
-    check = f"import sys, ratoon.cli.main as m; m.main([]); sys.exit(bool({heavy} & set(sys.modules)))"
-    process = python("-c", check)
+@pytest.mark.parametrize(
+    ("start", "heavy"),
+    [
+        ("main([])", "numpy gguf tokenizers jinja2 tqdm asyncio"),
+        ("load_command('generate')", "gguf huggingface_hub tqdm asyncio"),
+    ],
+)
+def test_nothing_starts_with_heavy_libraries_that_it_may_not_need(start: str, heavy: str) -> None:
+    loaded = f"{set(heavy.split())} & set(sys.modules)"
+    process = python("-c", f"import sys, ratoon.cli.main as m; m.{start}; sys.exit(bool({loaded}))")
     process.communicate(timeout=60)
     assert process.returncode == 0
 

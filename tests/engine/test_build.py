@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
 from ratoon.engine.build import LoadedModel, build_core, load_model, make_ops, open_model, usable_cores
 from ratoon.engine.config import EngineConfig
 from ratoon.errors import InvalidParameterError, MissingCheckpointError, UnknownModelError
@@ -59,6 +60,34 @@ def test_equal_settings_give_the_same_root_and_others_another(smollm2_path: Path
 def test_a_core_may_have_a_smaller_pool_than_the_model(model: LoadedModel) -> None:
     core = build_core(model, replace(model.config, kv_cache_bytes=4 * MEBIBYTE))
     assert 0 < core.scheduler.cache.usable_blocks < model.budget.usable_blocks
+
+
+def test_a_core_caches_and_shares_only_where_its_configuration_says_so(model: LoadedModel) -> None:
+    def switches(**settings: bool) -> tuple[bool, bool]:
+        cache = build_core(model, replace(model.config, **settings)).scheduler.cache  # type: ignore[arg-type]
+        return cache.is_caching, cache.is_sharing
+
+    assert switches() == (True, True)
+    assert switches(share_in_flight=False) == (True, False)
+    assert switches(enable_prefix_caching=False) == (False, False)
+
+
+def test_a_core_evicts_by_the_policy_of_its_configuration(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def make() -> EvictionPolicy:
+        made.append(LeastRecentlyUsed())
+        return made[-1]
+
+    monkeypatch.setattr("ratoon.engine.build.EVICTION_POLICIES", {"lru": make})
+    cache = build_core(model).scheduler.cache
+    chain = model.chain(range(16))
+    assert cache.reserve(1, chain, 16)
+    cache.commit(1, 16)
+    cache.release(1)
+    assert len(made[0]) == 1
 
 
 @pytest.mark.parametrize(

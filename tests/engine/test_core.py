@@ -100,7 +100,7 @@ def test_without_sharing_in_flight_each_computes_its_own_copy_and_gets_the_same(
         requests = [bench.add([*PREFIX, 20, 20 + i, 21], max_tokens=5) for i in range(16)]
         bench.step()
         computed = bench.computed_tokens
-        assert computed == len(PREFIX) + 16 * 3 if share_in_flight else 16 * (len(PREFIX) + 3)
+        assert computed == (len(PREFIX) + 16 * 3 if share_in_flight else 16 * (len(PREFIX) + 3))
         bench.run()
         outputs.append([bench.output(request) for request in requests])
     assert outputs[0] == outputs[1]

@@ -17,6 +17,8 @@ from ratoon.errors import (
     PromptTooLongError,
     RequestError,
 )
+from ratoon.request.request import Request
+from ratoon.sched.scheduler import Scheduler
 
 GREEDY = SamplingParams(max_tokens=8, temperature=0)
 SAMPLED = SamplingParams(max_tokens=8, temperature=1, seed=7)
@@ -124,12 +126,30 @@ def test_a_stop_token_ends_the_answer_and_is_told(llm: LLM) -> None:
 
 
 def test_several_answers_differ_and_share_the_prompt(llm: LLM) -> None:
+    before = llm.cache_stats()
     [output] = llm.generate(STORY, replace(SAMPLED, n=4, temperature=1.5))
+    num_hits = llm.cache_stats()["num_hit_tokens"] - before["num_hit_tokens"]
     assert [completion.index for completion in output.outputs] == [0, 1, 2, 3]
     assert len({tuple(completion.token_ids) for completion in output.outputs}) == 4
     assert output.usage.completion_tokens == 32
     assert output.usage.prompt_tokens == len(output.prompt_token_ids)
-    assert llm.cache_stats()["num_stored_blocks"] > 0
+    assert num_hits == 3 * (output.usage.prompt_tokens // 16 * 16)
+
+
+def test_a_priority_reaches_every_request(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    priorities = []
+    add = Scheduler.add
+
+    def noticed(self: Scheduler, request: Request, now: float) -> None:
+        priorities.append(request.priority)
+        add(self, request, now)
+
+    monkeypatch.setattr(Scheduler, "add", noticed)
+    llm.generate([FRANCE, STORY], GREEDY, priority=-2)
+    llm.chat(CONVERSATION, GREEDY, priority=3)
+    streamed(llm.stream(FRANCE, replace(GREEDY, n=2), priority=1))
+    streamed(llm.stream_chat(CONVERSATION, GREEDY))
+    assert priorities == [-2, -2, 3, 1, 1, 0]
 
 
 def test_a_seed_fixes_the_output_whatever_else_runs(llm: LLM) -> None:

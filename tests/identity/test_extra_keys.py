@@ -30,7 +30,12 @@ def test_a_block_names_each_item_that_has_a_token_in_it_and_no_other(
     for start in range(0, 60, block_size):
         positions = range(start, start + block_size)
         touching = tuple(
-            ("media", item.content, item.offset - start, item.length)
+            (
+                "media",
+                item.content,
+                item.offset - start,
+                min(item.offset + item.length, start + block_size) - start,
+            )
             for item in media
             if any(item.offset <= position < item.offset + item.length for position in positions)
         )

@@ -21,7 +21,7 @@ EXTRAS = [
     ExtraKeys(media=(MediaItem(b"cat", 1, 3),)),
     ExtraKeys(media=(MediaItem(b"cat", 2, 3),)),
     ExtraKeys(media=(MediaItem(b"dog", 1, 3),)),
-    ExtraKeys(media=(MediaItem(b"cat", 1, 4),)),
+    ExtraKeys(media=(MediaItem(b"cat", 1, 2),)),
     ExtraKeys(embeddings=(EmbeddingSpan(b"cat", 1, 3),)),
     ExtraKeys(embeddings=(EmbeddingSpan(b"cow", 1, 3),)),
 ]
@@ -88,6 +88,15 @@ def test_media_behind_a_block_does_not_part_it() -> None:
     assert media[2] != plain[2]
 
 
+def test_how_long_an_item_goes_on_after_a_block_does_not_part_it() -> None:
+    short, long = (
+        HashChain(ROOT, 4, ExtraKeys(media=(MediaItem(b"cat", 1, length),)), range(12)).block_hashes
+        for length in (4, 7)
+    )
+    assert short[0] == long[0]
+    assert short[1] != long[1]
+
+
 def test_two_items_swapped_share_nothing_from_the_first_on() -> None:
     cat_dog = ExtraKeys(media=(MediaItem(b"cat", 0, 2), MediaItem(b"dog", 2, 2)))
     dog_cat = ExtraKeys(media=(MediaItem(b"dog", 0, 2), MediaItem(b"cat", 2, 2)))
@@ -121,8 +130,8 @@ def test_the_encoding_of_a_block_is_pinned() -> None:
     ]
     assert [block_hash.hex() for block_hash in rich.block_hashes] == [
         "d202b60c464d7153ae86fe9c52b9467e12dc4ffc7e0c07cbfb6e4d0b47b1477b",
-        "7f4ba9d680db85f8fcf6df562faa87624f95a625efda52ea0393202dfe861fe6",
-        "570077c2a818f2d88a33ef5da72b2af66c735830f91782c15e3e8f3785eff651",
+        "8268c398a123ad0a46fb812782189953e17d4f736510e835fd7d8e9b9f2e280f",
+        "33ea915226e12287f9f13f88bab3b2c856c2e1554d8265cac9aa3db87e039286",
     ]
 
 

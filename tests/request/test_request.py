@@ -1,7 +1,5 @@
 from typing import Any
 
-import pytest
-
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.finish import Usage
 from ratoon.request.request import Request
@@ -26,10 +24,3 @@ def test_a_prompt_that_is_scored_reads_no_cached_block() -> None:
     assert make_request().reads_cache
     assert not make_request(prompt_logprobs=0).reads_cache
     assert not make_request(read_cache=False).reads_cache
-
-
-@pytest.mark.parametrize("name", ["repetition_penalty", "presence_penalty", "frequency_penalty"])
-def test_penalties_need_the_history(name: str) -> None:
-    assert not make_request().needs_history
-    penalty: dict[str, Any] = {name: 0.5}
-    assert make_request(**penalty).needs_history

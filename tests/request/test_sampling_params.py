@@ -121,3 +121,10 @@ def test_the_callers_bias_table_may_change_afterwards() -> None:
     params = SamplingParams(logit_bias=bias)
     bias[1] = 50.0
     assert params.logit_bias == {1: 1.0}
+
+
+@pytest.mark.parametrize("name", ["repetition_penalty", "presence_penalty", "frequency_penalty"])
+def test_any_penalty_is_noticed(name: str) -> None:
+    assert not SamplingParams().has_penalties
+    penalty: dict[str, Any] = {name: 0.5}
+    assert SamplingParams(**penalty).has_penalties

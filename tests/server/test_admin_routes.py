@@ -44,7 +44,7 @@ def test_blocks_are_listed_in_pages_without_their_tokens(server: Any) -> None:
 def test_blocks_in_use_are_shown_with_their_references(start_server: Any) -> None:
     server = start_server()
     server.runner.hold()
-    with server.sent("/v1/completions", {"prompt": "x" * 9, "max_tokens": 9, "n": 2}):
+    with server.sent("/v1/completions", {"prompt": "x" * 9, "max_tokens": 9, "n": 2, "ignore_eos": True}):
         server.runner.wait_for_steps(1)
         asked = server.in_background("GET", "/cache/blocks?limit=5", key="root")
         server.wait_for_jobs()

@@ -6,7 +6,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ratoon.server.requests import UNSUPPORTED, ChatBody, CompletionBody
+from ratoon.server.body import UNSUPPORTED
+from ratoon.server.chat_body import ChatBody
+from ratoon.server.completion_body import CompletionBody
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),

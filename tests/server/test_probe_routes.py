@@ -44,6 +44,22 @@ def test_counters_equal_the_sum_of_what_responses_reported(start_server: Any) ->
     )
 
 
+def test_commit_lag_is_what_stands_in_unfilled_blocks(start_server: Any) -> None:
+    server = start_server()
+    server.runner.hold()
+    with server.sent("/v1/completions", {"prompt": "nine long", "max_tokens": 9, "ignore_eos": True}):
+        server.runner.wait_for_steps(1)
+        scrape = server.in_background("GET", "/metrics")
+        server.wait_for_jobs()
+        server.runner.allow(1)
+        text = scrape.reply().body.decode()
+    server.runner.allow(None)
+    assert "\nratoon_commit_lag_tokens 1.0\n" in text
+    assert '\nratoon_kv_cache_blocks{state="active"} 3.0\n' in text
+    server.wait_until_idle()
+    assert server.metrics()["ratoon_commit_lag_tokens"] == 0
+
+
 def test_until_the_model_is_loaded_the_server_lives_and_is_not_ready(start_server: Any) -> None:
     may_load = threading.Event()
     server = start_server(before_load=lambda: may_load.wait(timeout=30) and None)

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import re
 import signal
 import socket
@@ -36,9 +35,7 @@ def serving(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", list[str
         "--kv-cache-bytes",
         "32MiB",
     ]
-    source = str(Path(__file__).parents[2] / "src")
-    environment = {**os.environ, "PYTHONPATH": source}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         lines = []
         try:
@@ -93,8 +90,7 @@ def test_a_served_answer_is_the_librarys_and_a_warm_one_the_same(smollm2_path: P
 
 def test_a_model_that_is_not_there_ends_the_server_with_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ratoon", "serve", str(tmp_path / "none.gguf"), "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode in (1, 2)
     assert done.stdout == ""
     assert re.fullmatch(r"error: .*\n(hint: .*\n)?", done.stderr)

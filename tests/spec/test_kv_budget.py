@@ -88,7 +88,7 @@ def test_no_chunk_needs_more_blocks_than_the_formula_says(
 def test_the_longest_request_fits_and_one_token_more_does_not(
     windows: list[int | None], num_blocks: int, chunk: int
 ) -> None:
-    budget = KVBudget(tuple(map(CacheGroupSpec, windows)), 4, 100, num_blocks)
+    budget = KVBudget(tuple(map(CacheGroupSpec, windows)), 4, 1, 100, num_blocks)
     longest = budget.max_tokens(200, chunk)
-    assert longest == 0 or budget.blocks_for(longest, chunk) <= budget.usable_blocks
-    assert longest == 200 or budget.blocks_for(longest + 1, chunk) > budget.usable_blocks
+    assert longest == 0 or blocks_for(budget.groups, 4, longest, chunk) <= budget.usable_blocks
+    assert longest == 200 or blocks_for(budget.groups, 4, longest + 1, chunk) > budget.usable_blocks

@@ -129,10 +129,6 @@ def test_a_model_without_a_template_says_what_to_do(
     assert caught.value.hint
 
 
-def test_a_file_goes_before_the_models_own_template(tmp_path: Path, byte_level: Tokenizer) -> None:
-    checkpoint = FakeCheckpoint({"tokenizer.chat_template": "own"})
-    file = tmp_path / "mine.jinja"
-    file.write_text("{{ bos_token }}mine{{ eos_token }}")
-    assert load_chat_template(checkpoint, byte_level, file).render([USER]) == "<s>mine</s>"
-    with pytest.raises(ChatTemplateError, match=r"missing\.jinja"):
-        load_chat_template(checkpoint, byte_level, tmp_path / "missing.jinja")
+def test_a_template_knows_the_tokens_that_begin_and_end_a_text(byte_level: Tokenizer) -> None:
+    checkpoint = FakeCheckpoint({"tokenizer.chat_template": "{{ bos_token }}mine{{ eos_token }}"})
+    assert load_chat_template(checkpoint, byte_level).render([USER]) == "<s>mine</s>"

@@ -41,6 +41,6 @@ def test_leaving_early_leaves_no_bar_behind() -> None:
 
 
 def test_quick_work_shows_no_bar() -> None:
-    with redirect_stderr(Terminal()) as terminal, TerminalProgress() as progress:
+    with redirect_stderr(Terminal()) as terminal, TerminalProgress(delay_s=1000) as progress:
         progress("loading", 1, 2)
     assert terminal.getvalue() == ""

@@ -8,15 +8,16 @@ from ratoon.spec.cache_group import CacheGroupSpec
 class CacheGroup:
     """A `CacheGroupSpec` counted in blocks. Stateless."""
 
-    __slots__ = ("_block_size", "window")
+    __slots__ = ("_block_size", "_spec", "window")
 
     def __init__(self, spec: CacheGroupSpec, block_size: int) -> None:
         self.window = spec.window
+        self._spec = spec
         self._block_size = block_size
 
     def first_needed(self, position: int) -> int:
         """Return the logical number of the first block that the query at `position` sees."""
-        return 0 if self.window is None else max(0, position - self.window + 1) // self._block_size
+        return self._spec.first_visible(position) // self._block_size
 
     def longest_hit(self, found: Sequence[int], num_blocks: int, num_tokens: int) -> int:
         """Return the greatest length, at most `num_blocks`, at which this group allows a hit.

@@ -12,13 +12,13 @@ from ratoon.cache.events import CacheEvent, CacheReset, EventLog
 from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
 from ratoon.cache.group import CacheGroup
 from ratoon.cache.in_flight import InFlight
-from ratoon.cache.match import BlockTables, Match, Matcher
+from ratoon.cache.match import Match, Matcher
 from ratoon.cache.pool import BlockPool
 from ratoon.cache.request_blocks import RequestBlocks
 from ratoon.cache.stats import CacheStats
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.hash_chain import HashChain
-from ratoon.spec.cache_group import CacheGroupSpec
+from ratoon.spec.cache_group import BlockTables, CacheGroupSpec
 from ratoon.spec.kv_budget import blocks_for
 
 

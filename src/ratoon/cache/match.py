@@ -10,27 +10,24 @@ from ratoon.cache.in_flight import InFlight
 from ratoon.cache.pool import NULL_BLOCK, BlockPool
 from ratoon.cache.stats import CacheStats
 from ratoon.identity.hash_chain import HashChain
+from ratoon.spec.cache_group import BlockTables
 
 _log = logging.getLogger(__name__)
-
-BlockTables = tuple[tuple[int, ...], ...]
-"""One tuple of block ids per cache group, in logical order; 0 is the null block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """The answer of `CacheManager.match`: the same number of blocks in every group.
 
-    `block_ids` has 0 for blocks that lie behind a group's window. A full hit covers every token asked for;
-    it counts as one token less, because the last one must be run for its logits. `limited_by` is the group
-    that allowed no more, None if all full blocks were found. `reserve` takes a match until a key is dropped
-    or a step fails; `as_of` tells.
+    `block_ids` has 0 for blocks that lie behind a group's window. A full hit, whose blocks cover every token
+    asked for, counts as one token less, because the last one must be run for its logits. `limited_by` is
+    the group that allowed no more, None if all full blocks were found. `reserve` takes a match until a key
+    is dropped or a step fails; `as_of` tells.
     """
 
     num_cached_tokens: int
     num_blocks: int
     block_ids: BlockTables
-    is_full_hit: bool
     limited_by: int | None
     as_of: int
 
@@ -69,7 +66,6 @@ class Matcher:
                 (NULL_BLOCK,) * first + tuple(ids[first:num_blocks])
                 for first, ids in zip(firsts, found, strict=True)
             ),
-            is_full_hit=num_blocks * self._block_size == num_tokens,
             limited_by=limited_by,
             as_of=self._pool.num_dropped_keys + self._in_flight.num_abandoned,
         )

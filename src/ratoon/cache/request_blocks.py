@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from ratoon.cache.match import BlockTables, Match
+from ratoon.cache.match import Match
 from ratoon.cache.pool import NULL_BLOCK
 from ratoon.identity.hash_chain import HashChain
+from ratoon.spec.cache_group import BlockTables
 
 
 class RequestBlocks:

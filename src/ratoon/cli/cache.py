@@ -6,13 +6,12 @@ impossible operation stays true.
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from ratoon.cache.script.reader import read_script
 from ratoon.cache.script.session import Line, ScriptSession
-from ratoon.errors import CacheScriptError
+from ratoon.cli.prompt_text import read_file
+from ratoon.errors import CacheScriptError, TextError
 
 _HEADINGS = ("#", "op", "request", "outcome", "block tables", "events")
 _STATE = ("free_queue", "ref_counts", "keyed_blocks", "num_keys", "stats")
@@ -37,12 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _source(name: str) -> str:
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return data.decode("utf-8")
-    except OSError as error:
-        raise CacheScriptError(f"Cannot read {name}: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise CacheScriptError(f"{name} is not text in UTF-8.") from None
+        return read_file(name)
+    except TextError as error:
+        raise CacheScriptError(error.message, hint=error.hint) from None
 
 
 def _print_table(lines: Iterable[Line]) -> None:

@@ -20,6 +20,7 @@ from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
+from ratoon.spec.cache_group import BlockTables
 from ratoon.text.chat_prompt import encode_chat
 from ratoon.text.chat_template import load_chat_template
 from ratoon.util.progress import TerminalProgress
@@ -37,7 +38,7 @@ class Asked:
     prompt: list[int]
     token_ids: list[int] = field(default_factory=list)
     logits: list[bytes] = field(default_factory=list)
-    block_tables: tuple[tuple[int, ...], ...] = ()
+    block_tables: BlockTables = ()
     cached_tokens: int = 0
     ttft_s: float = 0.0
 

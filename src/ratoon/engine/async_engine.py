@@ -1,14 +1,13 @@
-"""`AsyncEngine`: an engine on a thread of its own, for callers on other threads and on event loops.
+"""`AsyncEngine`: an engine on a thread of its own, for callers on other threads.
 
 Everything that touches the core is a job in one queue, done between two steps; the thread sleeps while
 there is neither a job nor a request. What a step changed goes to the listener of its request, on the engine's
 thread.
 """
 
-import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
@@ -53,16 +52,13 @@ class AsyncEngine:
             self._jobs.put((function, future))
         return future
 
-    def submit(self, request: Request, listener: Listener) -> None:
-        """Queue a request; `listener` is called on the engine's thread with each delta, and must not block.
-
-        Raises a `RequestError` if the request could never be served. If a listener raises, its reader is
-        taken to be gone and the request is cancelled.
-        """
-        self.submit_all([request], listener)
-
     def submit_all(self, requests: Sequence[Request], listener: Listener) -> None:
-        """Queue requests of one reader together, so that a step finds all of them; none if one is refused."""
+        """Queue requests of one reader together, so that a step finds all of them.
+
+        `listener` is called on the engine's thread with each delta, and must not block. If it raises, its
+        reader is taken to be gone and the request is cancelled. Raises a `RequestError`, with nothing
+        queued, if one of the requests could never be served.
+        """
         for request in requests:
             self._core.check(request)
             assert request.id not in self._listeners, "ids are unique"
@@ -83,33 +79,6 @@ class AsyncEngine:
         """End a request before the next step, if it has not ended; its listener gets the last delta."""
         with suppress(EngineError):
             self.call(lambda core: self._deliver(filter(None, [core.cancel(request_id)])))
-
-    def stream(self, request: Request) -> Generator[RequestDelta]:
-        """Submit a request when the first delta is asked for, and yield its deltas; cancel it if dropped."""
-        deltas: SimpleQueue[RequestDelta] = SimpleQueue()
-        self.submit(request, deltas.put)
-        try:
-            while True:
-                delta = deltas.get()
-                yield delta
-                if delta.finish_reason is not None:
-                    return
-        finally:
-            self.cancel(request.id)
-
-    async def stream_async(self, request: Request) -> AsyncGenerator[RequestDelta]:
-        """Do as `stream` does, on an event loop."""
-        loop = asyncio.get_running_loop()
-        deltas: asyncio.Queue[RequestDelta] = asyncio.Queue()
-        self.submit(request, lambda delta: loop.call_soon_threadsafe(deltas.put_nowait, delta))
-        try:
-            while True:
-                delta = await deltas.get()
-                yield delta
-                if delta.finish_reason is not None:
-                    return
-        finally:
-            self.cancel(request.id)
 
     def close(self) -> None:
         """Finish the step that runs, cancel what is left, and end the thread. Closing twice does nothing."""

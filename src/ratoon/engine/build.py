@@ -5,20 +5,20 @@ time. The only file that imports `device/`.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
-from ratoon.cache.eviction import LeastRecentlyUsed
+from ratoon.cache.eviction import EVICTION_POLICIES
 from ratoon.cache.manager import CacheManager
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.checkpoint.formats import open_checkpoint
 from ratoon.checkpoint.resolve import resolve_model
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.model.load import load_decoder
-from ratoon.device.ops.protocol import Floats, KVLayout, Ops
+from ratoon.device.ops.protocol import KVLayout, Ops
 from ratoon.device.ops.reference import ReferenceOps
-from ratoon.device.runner.model_runner import ModelRunner
+from ratoon.device.runner.model_runner import LogitsObserver, ModelRunner
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.errors import InvalidParameterError
@@ -37,12 +37,6 @@ from ratoon.text.load import load_tokenizer
 from ratoon.text.tokenizer import Tokenizer
 from ratoon.util.progress import Progress, no_progress
 from ratoon.util.sizes import format_bytes
-
-EVICTION_POLICIES = {"lru": LeastRecentlyUsed}
-"""By the names that the configuration knows."""
-
-LogitsObserver = Callable[[int, int, bytes], None]
-"""Called with request id, position and the float32 logits that follow it, for every position that samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +110,7 @@ def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_
     layout = KVLayout(
         num_blocks=budget.num_blocks,
         block_size=budget.block_size,
-        num_slots=max(len(group.layers) for group in groups),
+        num_slots=budget.num_slots,
         num_kv_heads=spec.num_kv_heads,
         head_dim=spec.head_dim,
         dtype=config.kv_cache_dtype,
@@ -144,6 +138,7 @@ def build_core(
     assert num_blocks <= model.budget.num_blocks, "the pages were allocated when the model was loaded"
     assert config.block_size == model.budget.block_size, "the pages were laid out when the model was loaded"
     assert config.max_model_len is not None, "made from the model's own configuration"
+    assert config.max_model_len <= (model.config.max_model_len or 0), "the RoPE tables end at that length"
     cache = CacheManager(
         model.budget.groups,
         num_blocks=num_blocks,
@@ -162,7 +157,7 @@ def build_core(
         model.decoder,
         num_groups=len(model.budget.groups),
         block_size=config.block_size,
-        observe_logits=None if observe_logits is None else _as_bytes(observe_logits),
+        observe_logits=observe_logits,
     )
     return EngineCore(scheduler, runner)
 
@@ -224,7 +219,3 @@ def _fingerprint(model: OpenModel, config: EngineConfig, ops: Ops) -> ModelFinge
         block_size=config.block_size,
         kernels_version=ops.numerics,
     )
-
-
-def _as_bytes(observe: LogitsObserver) -> Callable[[int, int, Floats], None]:
-    return lambda request_id, position, logits: observe(request_id, position, logits.tobytes())

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self
 
+from ratoon.cache.eviction import EVICTION_POLICIES
 from ratoon.errors import InvalidParameterError
+from ratoon.spec.kv_budget import ELEMENT_BYTES
 
 MEBIBYTE = 1 << 20
 
@@ -38,12 +40,16 @@ class EngineConfig:
     kv_cache_bytes: int = _setting(
         512 * MEBIBYTE, "memory for KV blocks, a hard limit; what is never used is never touched"
     )
-    kv_cache_dtype: str = _setting("f16", "storage of K and V; f32 takes twice the memory", ("f16", "f32"))
+    kv_cache_dtype: str = _setting(
+        "f16", "storage of K and V; f32 takes twice the memory", tuple(ELEMENT_BYTES)
+    )
     threads: int | None = _setting(
         None, "threads of the native ops; results do not depend on it (default: one per core)"
     )
     share_in_flight: bool = _setting(True, "let requests build on blocks others compute in the same step")
-    eviction: str = _setting("lru", "which idle block is forgotten first: the least recently used", ("lru",))
+    eviction: str = _setting(
+        "lru", "which idle block is forgotten first: the least recently used", tuple(EVICTION_POLICIES)
+    )
     ops: str = _setting(
         "auto",
         "the arithmetic: native (C++), reference (NumPy, slow), or auto: native where it was built",

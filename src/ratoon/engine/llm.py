@@ -60,21 +60,24 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
+        priority: int = 0,
         use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         """Return the outputs for a prompt or a list of them, in order.
 
-        `params` holds for all prompts, or there is one for each. `use_tqdm` shows a bar where stderr is a
-        terminal. Raises a `RequestError` before anything runs if one of the prompts could never be served,
-        and `EngineError` if a step fails.
+        `params` holds for all prompts, or there is one for each. Requests of a lower `priority` run first.
+        `use_tqdm` shows a bar where stderr is a terminal. Raises a `RequestError` before anything runs if one
+        of the prompts could never be served, and `EngineError` if a step fails.
         """
-        return self._complete([self._read(prompt) for prompt in listed(prompts, is_prompt)], params, use_tqdm)
+        each = [self._read(prompt) for prompt in listed(prompts, is_prompt)]
+        return self._complete(each, params, priority, use_tqdm)
 
     def chat(
         self,
         messages: Conversation | Sequence[Conversation],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
+        priority: int = 0,
         use_tqdm: bool = False,
         **template: Any,
     ) -> list[RequestOutput]:
@@ -82,21 +85,29 @@ class LLM:
 
         `template` is for the chat template: `tools`, `documents`, `variables`, `add_generation_prompt`.
         """
-        conversations = listed(messages, is_conversation)
-        return self._complete([self._render(each, template) for each in conversations], params, use_tqdm)
+        each = [self._render(conversation, template) for conversation in listed(messages, is_conversation)]
+        return self._complete(each, params, priority, use_tqdm)
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None) -> Generator[OutputDelta]:
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, priority: int = 0
+    ) -> Generator[OutputDelta]:
         """Yield what comes newly for one prompt; the last delta carries the whole `result`.
 
         The request begins with the first `next`. It is cancelled if the iterator is closed or dropped early.
         """
-        return self._run([self._generation(self._read(prompt), params or SamplingParams())])
+        return self._run([self._generation(self._read(prompt), params or SamplingParams(), priority)])
 
     def stream_chat(
-        self, messages: Conversation, params: SamplingParams | None = None, **template: Any
+        self,
+        messages: Conversation,
+        params: SamplingParams | None = None,
+        *,
+        priority: int = 0,
+        **template: Any,
     ) -> Generator[OutputDelta]:
         """Yield what comes newly for one conversation, as `stream` does; `template` is as for `chat`."""
-        return self._run([self._generation(self._render(messages, template), params or SamplingParams())])
+        prompt = self._render(messages, template)
+        return self._run([self._generation(prompt, params or SamplingParams(), priority)])
 
     @cached_property
     def chat_template(self) -> ChatTemplate:
@@ -138,7 +149,7 @@ class LLM:
         conversation = cast(Conversation, messages)
         return PromptTokens(encode_chat(self.model.tokenizer, self.chat_template, conversation, **template))
 
-    def _generation(self, prompt: PromptTokens, params: SamplingParams) -> Generation:
+    def _generation(self, prompt: PromptTokens, params: SamplingParams, priority: int) -> Generation:
         """Make the requests of a prompt: n answers differ in their seeds, and the first scores the prompt."""
         self.model.check_params(params)
         seed = draw_seed() if params.seed is None else params.seed
@@ -149,6 +160,7 @@ class LLM:
                 self.model.chain(prompt.ids),
                 unscored if child else params,
                 child_seed(seed, child),
+                priority,
             )
             for child in range(params.n)
         ]
@@ -158,10 +170,13 @@ class LLM:
         self,
         prompts: Sequence[PromptTokens],
         params: SamplingParams | Sequence[SamplingParams] | None,
+        priority: int,
         use_tqdm: bool,
     ) -> list[RequestOutput]:
         each = one_for_each(params, len(prompts))
-        generations = [self._generation(prompt, own) for prompt, own in zip(prompts, each, strict=True)]
+        generations = [
+            self._generation(prompt, own, priority) for prompt, own in zip(prompts, each, strict=True)
+        ]
         results: dict[int, RequestOutput] = {}
         with TerminalProgress(enabled=use_tqdm) as progress:
             for delta in self._run(generations):

@@ -92,13 +92,18 @@ def _check_order(name: str, items: Sequence[MediaItem | EmbeddingSpan]) -> None:
 def _overlapping(
     label: str, items: Sequence[MediaItem | EmbeddingSpan], start: int, stop: int
 ) -> list[Encodable]:
-    """Return (label, content, item start - block start, length) of each item with a position in the block."""
+    """Return (label, content, item start, item end) of each item with a position in the block.
+
+    Both count from the block's start, and the end is the block's own where the item goes on: what comes
+    after a block changes nothing in it.
+    """
     first = bisect_right(items, start, key=lambda item: item.offset + item.length)
     touching: list[Encodable] = []
     for item in items[first:]:
         if item.offset >= stop:
             break
-        touching.append((label, item.content, item.offset - start, item.length))
+        end = min(item.offset + item.length, stop)
+        touching.append((label, item.content, item.offset - start, end - start))
     return touching
 
 

@@ -35,10 +35,6 @@ class Request:
     write_cache: bool = True
 
     num_prompt_tokens: int = field(init=False)
-    reads_cache: bool = field(init=False)
-    """Whether committed blocks may be used; log-probabilities of the prompt need every position computed."""
-    needs_history: bool = field(init=False)
-    """Whether sampling looks at the tokens so far (penalties)."""
 
     # Fixed at arrival.
     arrival: int = field(default=0, init=False)
@@ -70,12 +66,12 @@ class Request:
     first_token_s: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        params = self.params
         self.num_prompt_tokens = self.chain.num_tokens
-        self.reads_cache = self.read_cache and params.prompt_logprobs is None
-        self.needs_history = (
-            params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
-        )
+
+    @property
+    def reads_cache(self) -> bool:
+        """Whether committed blocks may be used: not where log-probabilities need every position computed."""
+        return self.read_cache and self.params.prompt_logprobs is None
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -53,6 +53,11 @@ class SamplingParams:
         self._set("stop_token_ids", _stop_token_ids(self.stop_token_ids))
         self._set("logit_bias", _logit_bias(self.logit_bias))
 
+    @property
+    def has_penalties(self) -> bool:
+        """Whether choosing a token looks at the tokens so far."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
     def _set(self, name: str, value: object) -> None:
         """Write a normalised value; only while the object is being made."""
         object.__setattr__(self, name, value)

@@ -27,7 +27,7 @@ def make_chunk(request: Request, first: int, end: int, write_from: int) -> Sched
 
 def _sample_spec(request: Request) -> SampleSpec:
     num_prompt = request.num_prompt_tokens
-    history = request.chain.tokens if request.needs_history else ()
+    history = request.chain.tokens if request.params.has_penalties else ()
     return SampleSpec(
         params=request.params,
         seed=request.seed,

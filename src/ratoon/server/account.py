@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 
 from ratoon.request.finish import FinishReason
+from ratoon.server.answer_format import Json, usage_body
 from ratoon.server.record import Outcome, RequestRecord
-from ratoon.server.responses import Json, usage_body
 from ratoon.server.strands import Strand
 
 

@@ -15,10 +15,10 @@ from starlette.types import Receive, Scope, Send
 
 from ratoon.errors import EngineError
 from ratoon.server.account import Account
+from ratoon.server.answer_format import Envelope
 from ratoon.server.answers import Answers
 from ratoon.server.api_error import to_api_error
 from ratoon.server.record import Outcome
-from ratoon.server.responses import Envelope
 from ratoon.server.served_model import ServedModel
 from ratoon.server.service import Service
 from ratoon.server.strands import Strand, make_strands

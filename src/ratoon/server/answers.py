@@ -8,9 +8,9 @@ from typing import Self
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.sched.delta import RequestDelta
 from ratoon.server.account import Account
+from ratoon.server.answer_format import Part
 from ratoon.server.courier import Courier
 from ratoon.server.metrics import Metrics
-from ratoon.server.responses import Part
 from ratoon.server.strands import Strand
 
 

@@ -11,15 +11,11 @@ from starlette.responses import JSONResponse, Response
 from ratoon.identity.extra_keys import NO_EXTRAS
 from ratoon.server.answering import Answering
 from ratoon.server.api_error import ApiError
-from ratoon.server.requests import (
-    ChatBody,
-    CompletionBody,
-    DetokenizeBody,
-    TokenizeBody,
-    TokenizeChatBody,
-)
+from ratoon.server.chat_body import ChatBody
+from ratoon.server.completion_body import CompletionBody
 from ratoon.server.service import Service
 from ratoon.server.tasks import Task, chat_task, completion_task, encode_conversation
+from ratoon.server.tokenize_body import DetokenizeBody, TokenizeBody, TokenizeChatBody
 
 MAX_NAMED_FIELDS = 8
 

@@ -10,9 +10,9 @@ from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.request.seed import child_seed
 from ratoon.sched.delta import RequestDelta
+from ratoon.server.answer_format import Part
 from ratoon.server.api_error import ApiError
-from ratoon.server.requests import CacheOptions
-from ratoon.server.responses import Part
+from ratoon.server.generation_body import CacheOptions
 from ratoon.server.salts import request_salt
 from ratoon.server.served_model import ServedModel
 from ratoon.server.tasks import EncodedPrompt, Task

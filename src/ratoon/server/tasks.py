@@ -3,8 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ratoon.server.requests import ChatBody, CompletionBody, Conversation, GenerationBody
-from ratoon.server.responses import AnswerFormat, ChatFormat, CompletionFormat, Envelope
+from ratoon.server.answer_format import AnswerFormat, Envelope
+from ratoon.server.chat_body import ChatBody, Conversation
+from ratoon.server.chat_format import ChatFormat
+from ratoon.server.completion_body import CompletionBody
+from ratoon.server.completion_format import CompletionFormat
+from ratoon.server.generation_body import GenerationBody
 from ratoon.server.served_model import ServedModel
 from ratoon.text.chat_prompt import encode_chat
 

@@ -7,8 +7,8 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import Message, Send
 
+from ratoon.server.answer_format import AnswerFormat, Json, Part, joined
 from ratoon.server.api_error import ApiError
-from ratoon.server.responses import AnswerFormat, Json, Part, joined
 
 DONE = b"data: [DONE]\n\n"
 

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+BlockTables = tuple[tuple[int, ...], ...]
+"""One tuple of block ids per cache group, in logical order; 0 is the null block."""
+
 
 @dataclass(frozen=True, slots=True)
 class CacheGroupSpec:

@@ -26,6 +26,8 @@ class KVBudget:
 
     groups: tuple[CacheGroupSpec, ...]
     block_size: int
+    num_slots: int
+    """Layers that a page has room for: those of the largest group."""
     page_bytes: int
     num_blocks: int
 
@@ -35,19 +37,21 @@ class KVBudget:
         return self.num_blocks - 1
 
     @property
+    def num_tokens(self) -> int:
+        """Tokens that the pool holds while every group keeps them."""
+        return self.usable_blocks // len(self.groups) * self.block_size
+
+    @property
     def bytes_per_token(self) -> int:
         """What a token costs while every group keeps it."""
         return self.page_bytes // self.block_size * len(self.groups)
 
-    def blocks_for(self, num_tokens: int, max_chunk: int | None = None) -> int:
-        """Return the most blocks that a request of `num_tokens` holds; see the function."""
-        return blocks_for(self.groups, self.block_size, num_tokens, max_chunk)
-
     def max_tokens(self, limit: int, max_chunk: int | None = None) -> int:
-        """Return how long one request can get in this pool, `limit` at most."""
-        lengths = range(1, limit + 1)
+        """Return how long a request can get here, `limit` at most; `max_chunk` is as in `blocks_for`."""
         return bisect_right(
-            lengths, self.usable_blocks, key=lambda length: self.blocks_for(length, max_chunk)
+            range(1, limit + 1),
+            self.usable_blocks,
+            key=lambda length: blocks_for(self.groups, self.block_size, length, max_chunk),
         )
 
 
@@ -64,7 +68,7 @@ def kv_budget(
             f"{format_bytes(kv_cache_bytes)} of KV cache are not two blocks of {format_bytes(page_bytes)}.",
             hint="Raise --kv-cache-bytes or lower --block-size.",
         )
-    return KVBudget(tuple(groups), block_size, page_bytes, num_blocks)
+    return KVBudget(tuple(groups), block_size, num_slots, page_bytes, num_blocks)
 
 
 def blocks_for(

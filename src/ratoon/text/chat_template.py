@@ -7,7 +7,6 @@ what the `transformers` library gives them: its way of trimming blocks, its func
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
@@ -19,7 +18,6 @@ import jinja2.sandbox
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.errors import ChatTemplateError
 from ratoon.text.tokenizer import Tokenizer
-from ratoon.text.utf8 import decode_utf8
 
 Message = Mapping[str, Any]
 
@@ -64,20 +62,17 @@ class ChatTemplate:
             raise ChatTemplateError(f"The chat template refuses these messages: {error}.") from error
 
 
-def load_chat_template(
-    checkpoint: Checkpoint, tokenizer: Tokenizer, file: Path | None = None
-) -> ChatTemplate:
-    """Return the template in `file`, else the model's own. Raises `ChatTemplateError`."""
-    source = _own_template(checkpoint) if file is None else _read(file)
+def load_chat_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate:
+    """Return the model's own template. Raises `ChatTemplateError`."""
     ends = tokenizer.eos_token_ids[:1]
     bos, eos = (
         "" if token_id is None else tokenizer.token_text(token_id)
         for token_id in (tokenizer.bos_token_id, ends[0] if ends else None)
     )
-    return ChatTemplate(source, bos_token=bos, eos_token=eos)
+    return ChatTemplate(_source(checkpoint), bos_token=bos, eos_token=eos)
 
 
-def _own_template(checkpoint: Checkpoint) -> str:
+def _source(checkpoint: Checkpoint) -> str:
     metadata = checkpoint.metadata
     configured = metadata.get("tokenizer_config.json")
     template = metadata.get("tokenizer.chat_template") or metadata.get("chat_template.jinja")
@@ -88,16 +83,9 @@ def _own_template(checkpoint: Checkpoint) -> str:
     if not isinstance(template, str):
         raise ChatTemplateError(
             f"{checkpoint.path} has no chat template.",
-            hint="It may be a base model: give it a plain prompt, or a template in a file.",
+            hint="It may be a base model: give it a plain prompt.",
         )
     return template
-
-
-def _read(file: Path) -> str:
-    try:
-        return decode_utf8(file.read_bytes(), str(file))
-    except OSError as error:
-        raise ChatTemplateError(f"The chat template {file} cannot be read: {error.strerror}.") from error
 
 
 def _with_plain_content(message: Message) -> Message:

@@ -7,13 +7,13 @@ stream is a terminal, `TerminalProgress` draws one bar per stage with `tqdm`, wh
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Never, Self
+from typing import TYPE_CHECKING, Never, Self
 
-from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 Progress = Callable[[str, int, int], None]
 """Called, perhaps often, as `progress(stage, done, total)`: a few words, and counts in units of the stage."""
-
 
 MANY = 10_000
 """Counts above this are bytes and are shown as 92.9M."""
@@ -42,6 +42,8 @@ class TerminalProgress:
         if stage != self._stage:
             self.close()
             self._stage = stage
+            from tqdm import tqdm  # costs a start without a terminal nothing
+
             self._bar = tqdm(
                 desc=stage,
                 total=total,

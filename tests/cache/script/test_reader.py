@@ -84,6 +84,7 @@ def test_one_full_group_with_sharing_is_what_is_meant_when_nothing_is_said() -> 
 @pytest.mark.parametrize(
     ("operation", "complaint"),
     [
+        (3, "must be a JSON object"),
         ({}, "`op` is missing"),
         ({"op": 3}, "`op` must be a string"),
         ({"op": "compote"}, "`compote` is not an operation"),
@@ -120,9 +121,7 @@ def test_one_full_group_with_sharing_is_what_is_meant_when_nothing_is_said() -> 
         ({"op": "state", "request": "r"}, "`request` is not a field"),
     ],
 )
-def test_a_malformed_operation_is_refused_with_its_number_and_reason(
-    operation: dict[str, Any], complaint: str
-) -> None:
+def test_a_malformed_operation_is_refused_with_its_number_and_reason(operation: Any, complaint: str) -> None:
     with pytest.raises(CacheScriptError) as caught:
         read(ADMIT, operation)
     assert caught.value.message.startswith("Operation 2 is malformed: ")
@@ -144,7 +143,6 @@ def test_a_malformed_operation_is_refused_with_its_number_and_reason(
         ({"groups": [{"kind": "sliding", "window": 0}]}, "`window` must be a whole number"),
         ({"groups": [{"kind": "full", "window": 4}]}, "`window` is not a field"),
         ({"ops": {}}, "`ops` must be a list"),
-        ({"ops": [3]}, "`ops` item 0 must be a JSON object"),
         ({"block_sise": 4}, "`block_sise` is not a field"),
     ],
 )
@@ -160,6 +158,22 @@ def test_what_cannot_be_guessed_must_be_there(missing: str) -> None:
     del script[missing]
     with pytest.raises(CacheScriptError, match=f"`{missing}` is missing"):
         read_script(json.dumps(script))
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ('{"num_blocks": 2, "num_blocks": 3, "ops": []}', "`num_blocks` stands there twice"),
+        ('{"num_blocks": 2, "block_size": 4, "ops": [{"op": "state", "op": "reset"}]}', "Operation 1 .*`op`"),
+        (
+            '{"num_blocks": 2, "block_size": 4, "groups": [{"kind": "full", "kind": "full"}], "ops": []}',
+            "`kind`",
+        ),
+    ],
+)
+def test_a_field_that_is_given_twice_is_named(source: str, complaint: str) -> None:
+    with pytest.raises(CacheScriptError, match=complaint):
+        read_script(source)
 
 
 @pytest.mark.parametrize(

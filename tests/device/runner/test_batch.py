@@ -1,7 +1,8 @@
 import numpy as np
 
 from ratoon.device.runner.batch import BatchBuilder
-from ratoon.step import BlockTables, ScheduledChunk, StepPlan
+from ratoon.spec.cache_group import BlockTables
+from ratoon.step import ScheduledChunk, StepPlan
 
 
 def _chunk(

@@ -81,7 +81,7 @@ def test_a_full_hit_runs_one_token_and_writes_nothing(
         open_decoder(tiny_llama)[0],
         num_groups=1,
         block_size=16,
-        observe_logits=lambda request_id, position, row: seen.append(row.tobytes()),
+        observe_logits=lambda request_id, position, logits: seen.append(logits),
     )
     last = len(PROMPT) - 1
     _run(runner, _prefill())
@@ -96,13 +96,13 @@ def test_the_observer_sees_where_each_sampled_row_stands(
     tiny_llama: Path, open_decoder: OpenDecoder, lone_step: LoneStep
 ) -> None:
     decoder = open_decoder(tiny_llama)[0]
-    seen: list[tuple[int, int, Floats]] = []
+    seen: list[tuple[int, int, bytes]] = []
     runner = ModelRunner(decoder, num_groups=1, block_size=16, observe_logits=lambda *call: seen.append(call))
     _run(runner, _prefill(sample=None), _prefill(request_id=8))
     assert [(request_id, position) for request_id, position, _ in seen] == [(8, len(PROMPT) - 1)]
     token_ids = np.array(PROMPT, np.int32)
     expected = decoder.logits(decoder(token_ids, lone_step(1, 0, len(PROMPT)), np.array([len(PROMPT) - 1])))
-    assert seen[0][2].tobytes() == expected[0].tobytes()
+    assert seen[0][2] == expected[0].tobytes()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import numpy as np
 
 from ratoon.device.runner.table_matrix import TableMatrix
-from ratoon.step import BlockTables
+from ratoon.spec.cache_group import BlockTables
 
 
 def test_tables_become_rows_padded_with_zeros_one_matrix_per_group() -> None:

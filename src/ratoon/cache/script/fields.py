@@ -1,6 +1,7 @@
 """`Fields`: a JSON object read strictly, field by field."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -10,10 +11,29 @@ class FieldError(Exception):
     """A JSON value is not what it should be; the message completes the sentence '<place>: ...'."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """A JSON object that gives the field `name` twice."""
+
+    name: str
+
+
+def object_of(pairs: Sequence[tuple[str, object]]) -> dict[str, object] | Ambiguous:
+    """Return a JSON object, for `json.loads` to call with the object's fields as they stand."""
+    fields: dict[str, object] = {}
+    for name, value in pairs:
+        if name in fields:
+            return Ambiguous(name)
+        fields[name] = value
+    return fields
+
+
 class Fields:
     """Takes fields out of a JSON object; `finish` refuses the rest. `FieldError` names the one at fault."""
 
     def __init__(self, value: object) -> None:
+        if isinstance(value, Ambiguous):
+            raise FieldError(f"`{value.name}` stands there twice")
         if not isinstance(value, dict):
             raise FieldError("must be a JSON object")
         self._fields = dict(value)
@@ -46,6 +66,11 @@ def integer(low: int, high: int) -> Callable[[object], int]:
         return value
 
     return read
+
+
+def anything(value: object) -> object:
+    """Take a value as it is, to be read later."""
+    return value
 
 
 def boolean(value: object) -> bool:

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from ratoon.cache.script.fields import (
     FieldError,
     Fields,
+    anything,
     array_of,
     boolean,
     hexadecimal,
     integer,
+    object_of,
     text,
 )
 from ratoon.cache.script.operations import (
@@ -42,12 +44,12 @@ MAX_BLOCKS = 2**20
 def read_script(source: str) -> CacheScript:
     """Read a script; raises `CacheScriptError` that says which operation, counted from 1, is at fault."""
     try:
-        script = Fields(json.loads(source, object_pairs_hook=_without_doubles))
+        script = Fields(json.loads(source, object_pairs_hook=object_of))
         groups = script.optional("groups", array_of(_group), [CacheGroupSpec()])
         num_blocks = script.required("num_blocks", integer(2, MAX_BLOCKS))
         block_size = script.required("block_size", integer(1, MAX_TOKENS))
         share_in_flight = script.optional("share_in_flight", boolean, True)
-        operations = script.required("ops", array_of(Fields))
+        operations = script.required("ops", array_of(anything))
         script.finish()
         if not groups:
             raise FieldError("`groups` must not be empty")
@@ -60,20 +62,13 @@ def read_script(source: str) -> CacheScript:
         num_blocks=num_blocks,
         block_size=block_size,
         share_in_flight=share_in_flight,
-        operations=tuple(_numbered(number, fields) for number, fields in enumerate(operations, 1)),
+        operations=tuple(_numbered(number, value) for number, value in enumerate(operations, 1)),
     )
 
 
-def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("an object has a field twice")
-    return fields
-
-
-def _numbered(number: int, fields: Fields) -> Operation:
+def _numbered(number: int, value: object) -> Operation:
     try:
-        return _operation(fields)
+        return _operation(Fields(value))
     except FieldError as error:
         raise CacheScriptError(f"Operation {number} is malformed: {error}.") from None
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratoon.checkpoint.tensor import RawTensor
+from ratoon.device.ops.protocol import Floats
 
 Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from ratoon.step import ChunkResult, Logprobs, SampleSpec, ScheduledChunk, StepP
 LOGIT_ROWS = 64
 """Rows whose logits are held at once: a prompt's worth of them would be larger than the model."""
 
-LogitsObserver = Callable[[int, int, Floats], None]
-"""Called where a row samples: request id, position, and the logits [vocab] after it; copy what you keep."""
+LogitsObserver = Callable[[int, int, bytes], None]
+"""Called where a row samples: request id, position, and the bytes of the float32 logits [vocab] after it."""
 
 
 class ModelRunner:
@@ -90,7 +90,7 @@ class ModelRunner:
             if tokens != list(drafts[:i]):
                 continue  # follows a draft that was wrong
             if self._observe_logits is not None:
-                self._observe_logits(chunk.request_id, last_known + i, row)
+                self._observe_logits(chunk.request_id, last_known + i, row.tobytes())
             tokens.append(sample(row, _after(spec, tokens)))
             if num_best is not None:
                 logprobs.append(top_logprobs(row, num_best, tokens[-1]))

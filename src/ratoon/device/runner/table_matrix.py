@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ratoon.device.ops.protocol import Ints
-from ratoon.step import BlockTables
+from ratoon.spec.cache_group import BlockTables
 
 
 class TableMatrix:

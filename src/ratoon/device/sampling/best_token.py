@@ -2,14 +2,12 @@
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ratoon.device.ops.protocol import Floats
 from ratoon.errors import EngineError
 
 
-def best_token(logits: NDArray[np.float32]) -> int:
-    """Return the token with the highest logit, the lowest id among equals.
+def best_token(logits: Floats) -> int:
+    """Return the token with the highest of logits [vocab], the lowest id among equals.
 
     Raises `EngineError` where the row holds a NaN or its maximum is infinite: argmax stops at a NaN.
     """

@@ -7,13 +7,13 @@ before bias, penalties, temperature and filters (what vLLM calls raw logprobs).
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ratoon.device.ops.protocol import Floats
 from ratoon.device.sampling.best_token import best_token
 from ratoon.step import Logprobs
 
 
-def top_logprobs(logits: NDArray[np.float32], num_best: int, token_id: int) -> Logprobs:
+def top_logprobs(logits: Floats, num_best: int, token_id: int) -> Logprobs:
     """Return the `num_best` best tokens of logits [vocab], lowest id first among equals, and `token_id`."""
     top = logits[best_token(logits)]
     log_sum = float(top) + math.log(np.exp(logits - top).sum(dtype=np.float64))
@@ -23,7 +23,7 @@ def top_logprobs(logits: NDArray[np.float32], num_best: int, token_id: int) -> L
     return tuple((token, float(logits[token]) - log_sum) for token in tokens)
 
 
-def _best(logits: NDArray[np.float32], count: int) -> list[int]:
+def _best(logits: Floats, count: int) -> list[int]:
     if count == 0:
         return []
     candidates = np.flatnonzero(logits >= np.partition(logits, -count)[-count])

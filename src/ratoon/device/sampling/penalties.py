@@ -1,25 +1,20 @@
 """Changes to a row of logits before anything is chosen: bias, bans, and penalties for repetition."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ratoon.device.ops.protocol import Floats
 from ratoon.step import SampleSpec
 
-Row = NDArray[np.float32]
 
-
-def adjust(logits: Row, spec: SampleSpec) -> Row:
-    """Return the adjusted row: a new one, or `logits` itself where the parameters ask for nothing.
+def adjust(logits: Floats, spec: SampleSpec) -> Floats:
+    """Return the adjusted row [vocab]: a new one, or `logits` itself where the parameters ask for nothing.
 
     The repetition penalty (arXiv:1909.05858) divides positive and multiplies negative logits of every token
     in prompt or output. The presence penalty is subtracted once from each token in the output, the
     frequency penalty once per occurrence (OpenAI's definitions).
     """
     params = spec.params
-    penalised = (
-        params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
-    )
-    if not (params.logit_bias or spec.banned_token_ids or penalised):
+    if not (params.logit_bias or spec.banned_token_ids or params.has_penalties):
         return logits
     logits = logits.copy()
     if params.logit_bias:

@@ -11,13 +11,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ratoon.device.ops.protocol import Floats
 from ratoon.device.sampling.best_token import best_token
 from ratoon.device.sampling.penalties import adjust
 from ratoon.device.sampling.randomness import uniform
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.step import SampleSpec
-
-Row = NDArray[np.float32]
 
 SMALLEST_TEMPERATURE = 1e-30
 """Below it a temperature might vanish in float32."""
@@ -32,7 +31,7 @@ PIECE = 256
 """Probabilities that are summed at once in search of a draw's place."""
 
 
-def sample(logits: Row, spec: SampleSpec) -> int:
+def sample(logits: Floats, spec: SampleSpec) -> int:
     """Choose a token from float32 logits [vocab], which stay as they are. Raises as `best_token` does."""
     logits = adjust(logits, spec)
     best = best_token(logits)
@@ -41,7 +40,7 @@ def sample(logits: Row, spec: SampleSpec) -> int:
     return _draw(logits - logits[best], spec)
 
 
-def _draw(logits: Row, spec: SampleSpec) -> int:
+def _draw(logits: Floats, spec: SampleSpec) -> int:
     """Draw from logits whose maximum is 0."""
     params = spec.params
     with np.errstate(over="ignore"):  # minus infinity, where the temperature is tiny
@@ -51,7 +50,7 @@ def _draw(logits: Row, spec: SampleSpec) -> int:
     return int(np.flatnonzero(kept)[_place(weights, uniform(spec.seed, spec.num_generated))])
 
 
-def _threshold(logits: Row, params: SamplingParams) -> np.float32:
+def _threshold(logits: Floats, params: SamplingParams) -> np.float32:
     """Return the lowest logit that min-p, top-k and top-p keep; tokens equal to it are all kept."""
     lowest = np.float32(DEEPEST)
     if params.min_p > 0:
@@ -63,7 +62,7 @@ def _threshold(logits: Row, params: SamplingParams) -> np.float32:
     return lowest
 
 
-def _nucleus(logits: Row, top_p: float) -> np.float32:
+def _nucleus(logits: Floats, top_p: float) -> np.float32:
     """Return the lowest logit of the smallest set with `top_p` of the probability (arXiv:1904.09751)."""
     needed = np.exp(logits, dtype=np.float64).sum() * top_p
     for depth in (NEAR, DEEPEST):  # sorting a whole vocabulary is dear

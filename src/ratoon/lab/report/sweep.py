@@ -111,7 +111,11 @@ def _dilution_finding(cells: Cells, prefix_len: int, output_lens: Sequence[int])
         ratio(pairs(cells, prefix_len=prefix_len, interference="none", output_len=output_len), e2e_s)
         for output_len in output_lens
     ]
-    saved = [f"{write_number(100 - 100 * change.value)} %" for change in changes if change is not None]
+    saved = [
+        f"{write_number(100 - 100 * change.value)} %" + ("" if change.excludes(1) else " (not resolved)")
+        for change in changes
+        if change is not None
+    ]
     if len(saved) < len(changes):
         return []
     lengths = ", ".join(f"{output_len:,}" for output_len in output_lens)

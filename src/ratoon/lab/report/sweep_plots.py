@@ -54,7 +54,6 @@ def e2e(cells: Cells, prefix_lens: Sequence[int], output_lens: Sequence[int]) ->
     with drawing.style():
         figure, grid = drawing.panels(len(prefix_lens), share_y=True, height=3.5)
         for axes, prefix_len in zip(grid, prefix_lens, strict=True):
-            tallest = 0.0
             for place, output_len in enumerate(output_lens):
                 tops = [
                     _stack(axes, place + shift, cells[Cell(prefix_len, caching, "none", output_len)], colour)
@@ -64,12 +63,11 @@ def e2e(cells: Cells, prefix_lens: Sequence[int], output_lens: Sequence[int]) ->
                     pairs(cells, prefix_len=prefix_len, interference="none", output_len=output_len), e2e_s
                 )
                 if change is not None:
-                    saved = 1 - change.value
+                    text = f"{100 * (change.value - 1):+.0f} %".replace("-", MINUS)
                     axes.annotate(
-                        f"{MINUS}{100 * saved:.0f} %" if saved > 0 else f"+{-100 * saved:.0f} %",
+                        text if change.excludes(1) else f"({text})",
                         (place, max(tops)), (0, 4), textcoords="offset points", ha="center", fontsize=9,
                     )  # fmt: skip
-                tallest = max(tallest, *tops)
             axes.set_xticks(range(len(output_lens)), [f"{length:,}" for length in output_lens])
             axes.set_xlabel("output (tokens)")
             axes.set_title(f"Prefix of {prefix_len:,} tokens")
@@ -88,7 +86,8 @@ def e2e(cells: Cells, prefix_lens: Sequence[int], output_lens: Sequence[int]) ->
         )
         return Plot(
             drawing.svg(figure, "sweep-e2e"),
-            "Bars: medians of TTFT (hatched) and of the time after it. Above: how caching changes E2E.",
+            "Bars: medians of TTFT (hatched) and of the time after it. Above: how caching changes E2E, in "
+            "brackets where the samples do not resolve it.",
         )
 
 
@@ -116,6 +115,7 @@ def itl(cells: Cells, prefix_lens: Sequence[int]) -> Plot:
                     axes.annotate(
                         f"{write_number(middle)}", (place + 0.4, middle), (1, 3), textcoords="offset points",
                         ha="right", fontsize=8.5,
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
                     )  # fmt: skip
             axes.set_xticks(range(len(conditions)), [condition[-1] for condition in conditions])
             axes.set_xlim(-0.6, len(conditions) - 0.4)
