@@ -13,6 +13,10 @@ test: .venv/installed-dev
 	$(BIN)/ratoon pull smollm2
 	$(BIN)/pytest
 
+serve: .venv/installed-serve
+	$(BIN)/ratoon pull smollm2
+	$(BIN)/ratoon serve smollm2
+
 lint: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -25,10 +29,17 @@ clean:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Ratoon needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 
-.venv/installed: .venv/bin/pip pyproject.toml CMakeLists.txt $(wildcard native/*)
+# One stamp for each set of extras; a larger set includes the smaller ones.
+SOURCES := .venv/bin/pip pyproject.toml CMakeLists.txt $(wildcard native/*)
+
+.venv/installed: $(SOURCES)
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 
-.venv/installed-dev: .venv/bin/pip pyproject.toml CMakeLists.txt $(wildcard native/*)
-	$(BIN)/pip install --quiet --editable '.[dev]'
+.venv/installed-serve: $(SOURCES)
+	$(BIN)/pip install --quiet --editable '.[serve]'
 	touch .venv/installed $@
+
+.venv/installed-dev: $(SOURCES)
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch .venv/installed .venv/installed-serve $@
