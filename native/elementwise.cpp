@@ -15,13 +15,17 @@ void normalise(const float* x, const float* weight, float eps, std::int64_t n, f
     for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void quantise(const float* x, std::int64_t row, std::int64_t first_group, std::int64_t end_group, const QuantTiles& tiles) {
-    const std::int64_t in_tile = row % tiles.height, first_row = row - in_tile, height = tile_rows(tiles, first_row);
+void quantise(const float* x, std::int64_t row, std::int64_t first_group, std::int64_t end_group,
+              const QuantTiles& tiles) {
+    const std::int64_t in_tile = row % tiles.height, first_row = row - in_tile,
+                       height = tile_rows(tiles, first_row);
     std::uint8_t* group = tile_data(tiles, first_row) + first_group * height * QuantTiles::kRowBytes;
-    for (std::int64_t g = first_group; g < end_group; ++g, x += kGroup, group += height * QuantTiles::kRowBytes) {
+    for (std::int64_t g = first_group; g < end_group;
+         ++g, x += kGroup, group += height * QuantTiles::kRowBytes) {
         const Vec a = load(x), b = load(x + 16);
-        const float peak = largest(max(abs(a), abs(b)));
-        const bool normal = peak > 1e-30f;  // below, 127 / peak would overflow
+        const float peak = largest_size(a, b);
+        const bool normal =
+            !(peak < 1e-30f);  // below, 127 / peak would overflow; not a number stays what it is
         const Vec inverse = set1(normal ? 127.0f / peak : 0.0f);
         const float scale = normal ? peak / 127.0f : 0.0f;
 
@@ -37,13 +41,17 @@ void quantise(const float* x, std::int64_t row, std::int64_t first_group, std::i
     }
 }
 
-void rotate(float* head, const float* cos, const float* sin, std::int64_t half, bool interleaved) {
-    const std::int64_t step = interleaved ? 2 : 1, partner = interleaved ? 1 : half;
-    for (std::int64_t i = 0; i < half; ++i) {
-        float *x = head + i * step, *y = x + partner;
-        const float a = *x, b = *y;
-        *x = a * cos[i] - b * sin[i];
-        *y = b * cos[i] + a * sin[i];
+void rotate(float* __restrict head, const float* __restrict cos, const float* __restrict sin,
+            std::int64_t half, bool interleaved) {
+    const auto turn = [&](float& x, float& y, std::int64_t i) {
+        const float a = x, b = y;
+        x = a * cos[i] - b * sin[i];
+        y = b * cos[i] + a * sin[i];
+    };
+    if (interleaved) {
+        for (std::int64_t i = 0; i < half; ++i) turn(head[2 * i], head[2 * i + 1], i);
+    } else {
+        for (std::int64_t i = 0; i < half; ++i) turn(head[i], head[half + i], i);
     }
 }
 

@@ -9,39 +9,33 @@ namespace {
 
 float half_to_float(std::uint16_t half) {
     const std::uint32_t sign = (half & 0x8000u) << 16, rest = half & 0x7FFFu;
-    if (rest < 0x0400u) return std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(rest) * 0x1p-24f) | sign);
-    const std::uint32_t exponent = rest >= 0x7C00u ? 0x70000000u : 0x38000000u;  // infinite or not a number; normal
+    if (rest < 0x0400u)
+        return std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(rest) * 0x1p-24f) | sign);
+    const std::uint32_t exponent =
+        rest >= 0x7C00u ? 0x70000000u : 0x38000000u;  // infinite or not a number; normal
     return std::bit_cast<float>(((rest << 13) + exponent) | sign);
 }
 
-// Thirty-two stored weights: unsigned integers (with 128 added to signed bytes), and their scales as stored.
-struct Group {
-    std::uint8_t q[kGroup];
-    std::uint16_t d, m;          // float16
-    std::uint8_t scale, offset;  // within a K-quant's block
-    std::int8_t half_scales[2];
-};
-
-void read_nibbles(const std::uint8_t* bytes, Group& group) {
+void read_nibbles(const std::uint8_t* bytes, StoredGroup& group) {
     for (int i = 0; i < 16; ++i) {
         group.q[i] = bytes[i] & 0x0F;
         group.q[i + 16] = bytes[i] >> 4;
     }
 }
 
-void read_fifth_bits(const std::uint8_t* bytes, Group& group) {
+void read_fifth_bits(const std::uint8_t* bytes, StoredGroup& group) {
     std::uint32_t bits;
     std::memcpy(&bits, bytes, 4);
     for (int i = 0; i < kGroup; ++i) group.q[i] |= static_cast<std::uint8_t>((bits >> i & 1) << 4);
 }
 
 // Groups of a K-quant lie in pairs: the low halves of 32 bytes are one group, the high halves the next.
-void read_nibble_half(const std::uint8_t* bytes, int half, Group& group) {
+void read_nibble_half(const std::uint8_t* bytes, int half, StoredGroup& group) {
     for (int i = 0; i < kGroup; ++i) group.q[i] = bytes[i] >> (4 * half) & 0x0F;
 }
 
 // Eight scales and eight offsets of six bits in twelve bytes.
-void read_nested_scales(const std::uint8_t* bytes, int index, Group& group) {
+void read_nested_scales(const std::uint8_t* bytes, int index, StoredGroup& group) {
     if (index < 4) {
         group.scale = bytes[index] & 63;
         group.offset = bytes[index + 4] & 63;
@@ -73,7 +67,23 @@ Stored stored_as(Format format) {
     return {};
 }
 
-void read_group(Format format, const std::uint8_t* row, std::int64_t index, Group& group) {
+}  // namespace
+
+std::optional<Format> format_named(const std::string& name) {
+    for (int i = 0; i <= static_cast<int>(Format::kQ6_K); ++i) {
+        if (name == stored_as(static_cast<Format>(i)).name) return static_cast<Format>(i);
+    }
+    return std::nullopt;
+}
+
+std::int64_t block_elements(Format format) { return stored_as(format).elements; }
+
+std::int64_t row_bytes(Format format, std::int64_t columns) {
+    const Stored stored = stored_as(format);
+    return columns / stored.elements * stored.bytes;
+}
+
+void read_group(Format format, const std::uint8_t* row, std::int64_t index, StoredGroup& group) {
     const Stored stored = stored_as(format);
     const std::uint8_t* block = row + index * kGroup / stored.elements * stored.bytes;
     const int part = static_cast<int>(index % 8);  // of a K-quant's block
@@ -105,7 +115,8 @@ void read_group(Format format, const std::uint8_t* row, std::int64_t index, Grou
             std::memcpy(&group.m, block + 2, 2);
             read_nested_scales(block + 4, part, group);
             read_nibble_half(block + 48 + part / 2 * 32, part % 2, group);
-            for (int i = 0; i < kGroup; ++i) group.q[i] |= static_cast<std::uint8_t>((block[16 + i] >> part & 1) << 4);
+            for (int i = 0; i < kGroup; ++i)
+                group.q[i] |= static_cast<std::uint8_t>((block[16 + i] >> part & 1) << 4);
             break;
         case Format::kQ6_K: {
             const int half = part / 4, quarter = part % 4;  // 128 elements each; 32 each
@@ -121,121 +132,6 @@ void read_group(Format format, const std::uint8_t* row, std::int64_t index, Grou
     }
 }
 
-std::uint32_t four(const std::uint8_t* bytes) {
-    std::uint32_t word;
-    std::memcpy(&word, bytes, 4);
-    return word;
-}
-
-// Put a column's integers where panels.hpp says, four bytes at a time.
-void write_quants(int bits, const std::uint8_t (&q)[kGroup], int column, std::uint8_t* quants) {
-    const auto put = [&](int row, std::uint32_t word) { std::memcpy(quants + 64 * row + 4 * column, &word, 4); };
-    if (bits == 8) {
-        for (int step = 0; step < 8; ++step) put(step, four(q + 4 * step) ^ 0x80808080u);
-        return;
-    }
-    for (int pair = 0; pair < 4; ++pair) {
-        put(pair, (four(q + 8 * pair) & 0x0F0F0F0Fu) | (four(q + 8 * pair + 4) & 0x0F0F0F0Fu) << 4);
-    }
-    if (bits == 5) {
-        std::uint32_t word = 0;
-        for (int step = 0; step < 8; ++step) word |= (four(q + 4 * step) >> 4 & 0x01010101u) << step;
-        put(4, word);
-    } else if (bits == 6) {
-        for (int half = 0; half < 2; ++half) {
-            std::uint32_t word = 0;
-            for (int step = 0; step < 4; ++step) word |= (four(q + 16 * half + 4 * step) >> 4 & 0x03030303u) << 2 * step;
-            put(4 + half, word);
-        }
-    }
-}
-
-void write_group(PanelLayout layout, const Group& group, int column, std::uint8_t* header, std::uint8_t* at) {
-    const auto put_half = [&](std::uint8_t* to, std::uint16_t half) { std::memcpy(to + 2 * column, &half, 2); };
-    switch (layout.scaling) {
-        case Scaling::kNone: break;
-        case Scaling::kScale: put_half(at, group.d); break;
-        case Scaling::kScaleOffset:
-            put_half(at, group.d);
-            put_half(at + 2 * kPanel, group.m);
-            break;
-        case Scaling::kNested:
-            put_half(header, group.d);
-            put_half(header + 2 * kPanel, group.m);
-            at[column] = group.scale;
-            at[kPanel + column] = group.offset;
-            break;
-        case Scaling::kNestedCenter:
-            put_half(header, group.d);
-            std::memcpy(at + column, &group.half_scales[0], 1);
-            std::memcpy(at + kPanel + column, &group.half_scales[1], 1);
-            break;
-    }
-    write_quants(layout.bits, group.q, column, at + scale_bytes(layout));
-}
-
-void pack_quantised_panel(Format format, const std::uint8_t* stored, std::int64_t depth, int columns, std::uint8_t* panel) {
-    const PanelLayout layout = layout_of(format);
-    const std::int64_t stride = row_bytes(format, depth);
-    for (int column = 0; column < columns; ++column) {
-        std::uint8_t *at = panel, *header = panel;
-        Group group;
-        for (std::int64_t g = 0; g < depth / kGroup; ++g) {
-            if (g % groups_per_block(layout) == 0) {
-                header = at;
-                at += header_bytes(layout);
-            }
-            read_group(format, stored + column * stride, g, group);
-            write_group(layout, group, column, header, at);
-            at += group_bytes(layout);
-        }
-    }
-}
-
-void pack_float_panel(int bytes, const std::uint8_t* stored, std::int64_t depth, int columns, std::uint8_t* panel) {
-    for (int column = 0; column < columns; ++column) {
-        for (std::int64_t k = 0; k < depth; ++k) {
-            std::memcpy(panel + (k * kPanel + column) * bytes, stored + (column * depth + k) * bytes, static_cast<std::size_t>(bytes));
-        }
-    }
-}
-
-}  // namespace
-
-std::optional<Format> format_named(const std::string& name) {
-    for (int i = 0; i <= static_cast<int>(Format::kQ6_K); ++i) {
-        if (name == stored_as(static_cast<Format>(i)).name) return static_cast<Format>(i);
-    }
-    return std::nullopt;
-}
-
-std::int64_t block_elements(Format format) { return stored_as(format).elements; }
-
-std::int64_t row_bytes(Format format, std::int64_t columns) {
-    const Stored stored = stored_as(format);
-    return columns / stored.elements * stored.bytes;
-}
-
-std::shared_ptr<PackedMatrix> pack(Pool& pool, Arena& arena, Format format, const std::uint8_t* stored, std::int64_t rows, std::int64_t depth,
-                                         std::int64_t unit) {
-    const PanelLayout layout = layout_of(format);
-    Panels panels{format, depth, rows, unit, panel_bytes(layout, depth), nullptr};
-    const Arena::Piece memory = arena.take(static_cast<std::size_t>(num_panels(panels) * panels.panel_bytes));
-    panels.data = memory.data;
-    pool.run([&](Worker& worker) {
-        worker.share(num_panels(panels), [&](std::int64_t p) {
-            const std::int64_t per_unit = panels_per_unit(panels);
-            const std::uint8_t* from = stored + (p / per_unit * unit + p % per_unit * kPanel) * row_bytes(format, depth);
-            std::uint8_t* to = memory.data + p * panels.panel_bytes;
-            const int columns = columns_of(panels, p);
-            if (columns < kPanel) std::memset(to, 0, static_cast<std::size_t>(panels.panel_bytes));
-            if (quantised(layout)) pack_quantised_panel(format, from, depth, columns, to);
-            else pack_float_panel(layout.bits / 8, from, depth, columns, to);
-        });
-    });
-    return std::make_shared<PackedMatrix>(panels, memory);
-}
-
 void expand_row(Format format, const std::uint8_t* stored, std::int64_t columns, float* out) {
     const PanelLayout layout = layout_of(format);
     if (format == Format::kF32) {
@@ -246,11 +142,12 @@ void expand_row(Format format, const std::uint8_t* stored, std::int64_t columns,
         for (std::int64_t i = 0; i < columns; ++i) {
             std::uint16_t bits;
             std::memcpy(&bits, stored + 2 * i, 2);
-            out[i] = format == Format::kF16 ? half_to_float(bits) : std::bit_cast<float>(std::uint32_t{bits} << 16);
+            out[i] = format == Format::kF16 ? half_to_float(bits)
+                                            : std::bit_cast<float>(std::uint32_t{bits} << 16);
         }
         return;
     }
-    Group group;
+    StoredGroup group;
     for (std::int64_t g = 0; g < columns / kGroup; ++g, out += kGroup) {
         read_group(format, stored, g, group);
         const float d = half_to_float(group.d), m = half_to_float(group.m);
@@ -264,7 +161,9 @@ void expand_row(Format format, const std::uint8_t* stored, std::int64_t columns,
                 case Scaling::kNested:
                     out[i] = d * static_cast<float>(group.scale) * q - m * static_cast<float>(group.offset);
                     break;
-                case Scaling::kNestedCenter: out[i] = d * static_cast<float>(group.half_scales[i / 16]) * (q - center); break;
+                case Scaling::kNestedCenter:
+                    out[i] = d * static_cast<float>(group.half_scales[i / 16]) * (q - center);
+                    break;
             }
         }
     }

@@ -1,7 +1,8 @@
 // Matrix products: rows of activations times packed panels of weights.
 //
-// Quantised weights multiply int8 activations; each group of 32 inputs is an exact integer sum, and the groups are added in
-// order, each by the same two multiply-adds, whatever the tile's height. Float weights multiply float rows (tile.hpp).
+// Quantised weights multiply int8 activations; each group of 32 inputs is an exact integer sum, and the
+// groups are added in order, each by the same two multiply-adds, whatever the tile's height. Float weights
+// multiply float rows (tile.hpp).
 #include "tile.hpp"
 
 namespace ratoon::RATOON_ISA {
@@ -47,7 +48,9 @@ struct Reader {
         if constexpr (kBits == 5) {
             return join(low, keep_bits(shift<4 - kStep>(load_bytes(quants + 256)), 0x10));
         } else if constexpr (kBits == 6) {
-            return join(low, keep_bits(shift<4 - 2 * (kStep % 4)>(load_bytes(quants + 256 + 64 * (kStep / 4))), 0x30));
+            return join(
+                low,
+                keep_bits(shift<4 - 2 * (kStep % 4)>(load_bytes(quants + 256 + 64 * (kStep / 4))), 0x30));
         } else {
             return low;
         }
@@ -56,7 +59,7 @@ struct Reader {
 
 // ---- integer tiles
 
-// Weights come from memory at full speed when there are few rows, and the processor's own guesses stop at the ends of pages.
+// With few rows, weights are needed as fast as memory gives them, and processors' own guesses stop at pages.
 constexpr int kPrefetchBytes = 8192;
 template <int kBytes>
 INLINE void prefetch(const std::uint8_t* from) {
@@ -68,8 +71,8 @@ constexpr int kExpandedBytes = 512;
 
 // One group, or one half of it, of kRows rows times one panel; `rows` is a group of QuantTiles.
 template <class Reader, int kRows, int kPart, bool kExpanded>
-INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, const std::uint8_t* expanded, const std::uint8_t* rows,
-                     Vec (&sums)[kRows]) {
+INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, const std::uint8_t* expanded,
+                     const std::uint8_t* rows, Vec (&sums)[kRows]) {
     constexpr int kSteps = 8 / Reader::kParts;
     const auto* q = reinterpret_cast<const std::int8_t*>(rows);
     const auto* scale = reinterpret_cast<const float*>(rows + kRows * kGroup);
@@ -79,9 +82,11 @@ INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, cons
     Dot<Reader::kBits> dots[kRows];
     unroll<kSteps>([&]<int kIndex>() {
         constexpr int kStep = kPart * kSteps + kIndex;
-        const Bytes w = kExpanded ? load_bytes(expanded + 64 * kStep) : Reader::template weights<kStep>(group);
+        const Bytes w =
+            kExpanded ? load_bytes(expanded + 64 * kStep) : Reader::template weights<kStep>(group);
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) dots[r].template add<kIndex, kSteps>(w, q + r * kGroup + 4 * kStep, shift[r]);
+        for (int r = 0; r < kRows; ++r)
+            dots[r].template add<kIndex, kSteps>(w, q + r * kGroup + 4 * kStep, shift[r]);
     });
 
     const Scales w = Reader::template scales<kPart>(header, group);
@@ -104,12 +109,13 @@ INLINE void for_groups(const std::uint8_t* panel, std::int64_t count, F f) {
 }
 
 template <class Reader, int kRows, bool kExpanded>
-INLINE void add_groups(const std::uint8_t* panel, const std::uint8_t* expanded, const std::uint8_t* rows, std::int64_t count,
-                       Vec (&sums)[kRows]) {
+INLINE void add_groups(const std::uint8_t* panel, const std::uint8_t* expanded, const std::uint8_t* rows,
+                       std::int64_t count, Vec (&sums)[kRows]) {
     for_groups<Reader>(panel, count, [&](const std::uint8_t* header, const std::uint8_t* group) {
         if constexpr (!kExpanded) prefetch<group_bytes(Reader::kLayout)>(group + kPrefetchBytes);
         add_part<Reader, kRows, 0, kExpanded>(header, group, expanded, rows, sums);
-        if constexpr (Reader::kParts == 2) add_part<Reader, kRows, 1, kExpanded>(header, group, expanded, rows, sums);
+        if constexpr (Reader::kParts == 2)
+            add_part<Reader, kRows, 1, kExpanded>(header, group, expanded, rows, sums);
         expanded += kExpandedBytes;
         rows += kRows * QuantTiles::kRowBytes;
     });
@@ -122,21 +128,22 @@ INLINE void put(float* out, Vec sum, int columns, bool add) {
 
 // A tile of up to kTileHeight rows times a panel, straight from the panel.
 template <class Reader, int kRows>
-void multiply_tile(const std::uint8_t* panel, const std::uint8_t* rows, std::int64_t groups, float* out, std::int64_t stride, int columns, bool add) {
+void multiply_tile(const std::uint8_t* panel, const std::uint8_t* rows, std::int64_t groups, float* out,
+                   std::int64_t stride, int columns, bool add) {
     Vec sums[kRows];
     for (Vec& sum : sums) sum = zero();
     add_groups<Reader, kRows, false>(panel, nullptr, rows, groups, sums);
     for (int r = 0; r < kRows; ++r) put(out + r * stride, sums[r], columns, add);
 }
 
-// Many rows times a panel: its integers are expanded once for all of them, so many groups at a time as stay in the
-// nearest cache. The sums wait in memory meanwhile, which changes no bit of them.
+// Many rows times a panel: its integers are expanded once for all of them, so many groups at a time as stay
+// in the nearest cache. The sums wait in memory meanwhile, which changes no bit of them.
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kChunkGroups = 32;
 
 template <class Reader>
-void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int64_t first_row, std::int64_t num_tiles, float* out,
-                   std::int64_t stride, int columns, bool add) {
+void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int64_t first_row,
+                   std::int64_t num_tiles, float* out, std::int64_t stride, int columns, bool add) {
     alignas(64) std::uint8_t expanded[kChunkGroups * kExpandedBytes];
     alignas(64) float waiting[kMostRows * kPanel];
     for (std::int64_t first = 0; first < tiles.groups; first += kChunkGroups) {
@@ -144,25 +151,29 @@ void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int6
         std::uint8_t* to = expanded;
         for_groups<Reader>(panel, count, [&](const std::uint8_t*, const std::uint8_t* group) {
             prefetch<group_bytes(Reader::kLayout)>(group + kPrefetchBytes);
-            unroll<8>([&]<int kStep>() { store_bytes(to + 64 * kStep, Reader::template weights<kStep>(group)); });
+            unroll<8>(
+                [&]<int kStep>() { store_bytes(to + 64 * kStep, Reader::template weights<kStep>(group)); });
             to += kExpandedBytes;
         });
         for (std::int64_t tile = 0; tile < num_tiles; ++tile) {
             float* sum = waiting + tile * kTileHeight * kPanel;
             Vec sums[kTileHeight];
             for (int r = 0; r < kTileHeight; ++r) sums[r] = first == 0 ? zero() : load(sum + r * kPanel);
-            const std::uint8_t* rows = tile_data(tiles, first_row + tile * kTileHeight) + first * kTileHeight * QuantTiles::kRowBytes;
+            const std::uint8_t* rows = tile_data(tiles, first_row + tile * kTileHeight) +
+                                       first * kTileHeight * QuantTiles::kRowBytes;
             add_groups<Reader, kTileHeight, true>(panel, expanded, rows, count, sums);
             for (int r = 0; r < kTileHeight; ++r) store(sum + r * kPanel, sums[r]);
         }
         panel += panel_bytes(Reader::kLayout, count * kGroup);
     }
-    for (std::int64_t row = 0; row < num_tiles * kTileHeight; ++row) put(out + row * stride, load(waiting + row * kPanel), columns, add);
+    for (std::int64_t row = 0; row < num_tiles * kTileHeight; ++row)
+        put(out + row * stride, load(waiting + row * kPanel), columns, add);
 }
 
 template <Format kFormat>
-void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in, std::int64_t first_row,
-                        std::int64_t end_row, float* out, std::int64_t stride, bool add) {
+void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
+                        std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride,
+                        bool add) {
     using Source = Reader<kFormat>;
     for (std::int64_t p = first_panel; p < end_panel; ++p, out += kPanel) {
         const std::uint8_t* panel = w.data + p * w.panel_bytes;
@@ -171,7 +182,8 @@ void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t 
         const auto to = [&] { return out + (row - first_row) * stride; };
         if constexpr (kExpandFrom > 0) {
             while (end_row - row >= kExpandFrom) {
-                const std::int64_t num_tiles = (end_row - row < kMostRows ? end_row - row : kMostRows) / kTileHeight;
+                const std::int64_t num_tiles =
+                    (end_row - row < kMostRows ? end_row - row : kMostRows) / kTileHeight;
                 multiply_many<Source>(panel, in.tiles, row, num_tiles, to(), stride, columns, add);
                 row += num_tiles * kTileHeight;
             }
@@ -180,7 +192,8 @@ void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t 
             height = tile_rows(in.tiles, row);
             unroll<kTileHeight>([&]<int kIndex>() {
                 if (height != kIndex + 1) return;
-                multiply_tile<Source, kIndex + 1>(panel, tile_data(in.tiles, row), in.tiles.groups, to(), stride, columns, add);
+                multiply_tile<Source, kIndex + 1>(panel, tile_data(in.tiles, row), in.tiles.groups, to(),
+                                                  stride, columns, add);
             });
         }
     }
@@ -189,9 +202,11 @@ void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t 
 // ---- float weights
 
 template <class T>
-void multiply_floats(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in, std::int64_t first_row,
-                     std::int64_t end_row, float* out, std::int64_t stride, bool add) {
-    const int rows = static_cast<int>(end_row - first_row), panels = static_cast<int>(end_panel - first_panel);
+void multiply_floats(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
+                     std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride,
+                     bool add) {
+    const int rows = static_cast<int>(end_row - first_row),
+              panels = static_cast<int>(end_panel - first_panel);
     const float* values = in.values + first_row * in.depth;
     for_row_tiles(rows, [&]<class R>(R, int row) {
         for_column_tiles<columns_for(R::value)>(0, panels, [&]<class C>(C, int panel) {
@@ -214,9 +229,11 @@ void multiply_floats(const Panels& w, std::int64_t first_panel, std::int64_t end
 
 }  // namespace
 
-void product(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in, std::int64_t first_row,
-             std::int64_t end_row, float* out, std::int64_t stride, bool add) {
-    const auto run = [&](auto multiply) { multiply(w, first_panel, end_panel, in, first_row, end_row, out, stride, add); };
+void product(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
+             std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride, bool add) {
+    const auto run = [&](auto multiply) {
+        multiply(w, first_panel, end_panel, in, first_row, end_row, out, stride, add);
+    };
     switch (w.format) {
         case Format::kF32: return run(multiply_floats<float>);
         case Format::kF16: return run(multiply_floats<Half>);

@@ -1,9 +1,10 @@
-// The seam between what a block computes and how its inner loops run: plain structs and one table of functions.
+// The seam between what a block computes and how its inner loops run: plain structs and one table of
+// functions.
 //
-// gemm.cpp, attention.cpp and elementwise.cpp are compiled once per instruction set, each time into a namespace
-// of its own, and the table is chosen when the program starts. What they share with the rest lies in this header
-// and in panels.hpp; functions there are `static`, because of an inline function with external linkage the linker
-// keeps one copy for all, perhaps the one that needs AVX-512.
+// gemm.cpp, attention.cpp and elementwise.cpp are compiled once per instruction set, each time into a
+// namespace of its own, and the table is chosen when the program starts. What they share with the rest lies
+// in this header and in panels.hpp; functions there are `static`, because of an inline function with external
+// linkage the linker keeps one copy for all, perhaps the one that needs AVX-512.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +19,18 @@ constexpr int kSpan = 128;
 // Keys (or columns of V) that are computed side by side.
 constexpr int kLanes = 16;
 
-// Rows (queries times the heads that share a KV head) that an attention unit may hold: enough to make expanding K and V
-// once for all of them cheap, few enough for the cache. One query always fits.
+// Rows (queries times the heads that share a KV head) that an attention unit may hold: enough to make
+// expanding K and V once for all of them cheap, few enough for the cache. One query always fits.
 static inline int unit_rows(int head_dim, int heads_per_kv_head) {
     const int rows = 6144 / head_dim < 96 ? 6144 / head_dim : 96;
     return rows > heads_per_kv_head ? rows : heads_per_kv_head;
 }
 
-// Rows quantised to int8 in groups of 32, in the order in which the product walks them: tiles of up to `height`
-// rows, and in a tile group after group. One group of a tile of h rows is
+// Rows quantised to int8 in groups of 32, in the order in which the product walks them: tiles of up to
+// `height` rows, and in a tile group after group. One group of a tile of h rows is
 //   int8 q[h][32], float scale[h], float sum[h], float half_sums[2][h], int32 shift[h]
-// where sum = scale * (q added up), half_sums are the same for the halves of the group, shift = -128 * (q added up).
+// where sum = scale * (the group's q added up), half_sums are the same for its halves, and
+// shift = -128 * (the group's q added up).
 struct QuantTiles {
     static constexpr std::int64_t kRowBytes = kGroup + 5 * 4;  // of one group
 
@@ -61,11 +63,13 @@ struct Query {
     std::int32_t sequence;
     std::int32_t first_visible;
     std::int32_t end;           // one past its own position
-    std::int64_t first_record;  // of its partial results, one per span; -1 where one unit sees all of its spans
+    std::int64_t first_record;  // of its results, one per span; -1 where one unit sees all of its spans
 };
 
 static inline std::int32_t first_span(const Query& query) { return query.first_visible / kSpan; }
-static inline std::int32_t num_spans(const Query& query) { return (query.end - 1) / kSpan - first_span(query) + 1; }
+static inline std::int32_t num_spans(const Query& query) {
+    return (query.end - 1) / kSpan - first_span(query) + 1;
+}
 
 // Queries whose block tables agree over some spans: the keys and values are read once for all of them.
 struct Unit {
@@ -81,9 +85,10 @@ struct AttentionCall {
     int num_kv_heads;
     int head_dim;
     int block_size;
-    bool half;            // K and V are float16
-    float softcap;        // 0 is off; else scores are cap * tanh(score / cap), with 1 / cap already in the queries
-    std::uint8_t* pages;  // page of block b at pages + b * page_bytes; first K [kv_head][dim][offset], then V [kv_head][offset][dim]
+    bool half;      // K and V are float16
+    float softcap;  // 0 is off; else scores are cap * tanh(score / cap), with 1 / cap already in the queries
+    // Block b lies at pages + b * page_bytes: first K [kv_head][dim][offset], then V [kv_head][offset][dim].
+    std::uint8_t* pages;
     std::int64_t page_bytes;
     const float* queries;  // [row][head][dim], scaled such that scores are exponents of 2
     const Query* query;
@@ -101,9 +106,10 @@ struct Kernels {
     // RMS norm of n numbers.
     void (*normalise)(const float* x, const float* weight, float eps, std::int64_t n, float* out);
     // Put groups [first_group, end_group) of one row into the tiles; x is the first of them.
-    void (*quantise)(const float* x, std::int64_t row, std::int64_t first_group, std::int64_t end_group, const QuantTiles& tiles);
-    // out[r][c] = (or +=) the product of rows [first_row, end_row) with panels [first_panel, end_panel), which belong to one unit;
-    // `out` points at the first row and column. The first row starts a tile.
+    void (*quantise)(const float* x, std::int64_t row, std::int64_t first_group, std::int64_t end_group,
+                     const QuantTiles& tiles);
+    // out[r][c] = (or +=) the product of rows [first_row, end_row) with panels [first_panel, end_panel),
+    // which belong to one unit; `out` points at the first row and column. The first row starts a tile.
     void (*product)(const Panels& weights, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
                     std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride, bool add);
     // Turn the first 2 * half numbers of a head; pairs are (2i, 2i + 1) if interleaved, else (i, half + i).
@@ -117,7 +123,7 @@ struct Kernels {
     void (*store_key)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* key);
     void (*store_value)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* value);
     // Attend one unit to one KV head.
-    std::int64_t (*attend_scratch_bytes)(const AttentionCall& call);
+    std::size_t (*attend_scratch_bytes)(const AttentionCall& call);
     void (*attend)(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8_t* scratch);
     // Merge the records of one query in the order of its spans.
     void (*merge)(const AttentionCall& call, const Query& query, int head, float* scratch);

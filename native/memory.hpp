@@ -48,7 +48,8 @@ private:
     std::size_t size_ = 0;
 };
 
-// Memory for many objects of one lifetime, side by side: huge pages even for small ones. A chunk goes with the last that lies in it.
+// Memory for many objects of one lifetime, side by side: huge pages even for small ones. A chunk goes with
+// the last that lies in it.
 class Arena {
 public:
     struct Piece {
@@ -57,7 +58,8 @@ public:
     };
 
     Piece take(std::size_t bytes) {
-        constexpr std::size_t kChunk = std::size_t{1} << 26;  // reserved; the operating system gives what is written to
+        constexpr std::size_t kChunk = std::size_t{1}
+                                       << 26;  // reserved; the operating system gives what is written to
         const std::size_t rounded = (bytes + 63) / 64 * 64;
         if (!chunk_ || used_ + rounded > size_) {
             size_ = rounded > kChunk ? rounded : kChunk;

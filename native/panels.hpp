@@ -1,12 +1,13 @@
-// How weights lie in memory after packing: panels of 16 output columns, walked from the first input to the last.
+// How weights lie in memory after packing: panels of 16 output columns, walked from the first input on.
 //
-// Quantised formats are cut in groups of 32 inputs. A group of a panel holds the scales of its 16 columns and then
-// the integers, always unsigned but for 8 bits:
-//   4 bits: 256 bytes; byte 4 * column + t of 64-byte row j holds input 8j + t in its low half, 8j + 4 + t in its high half
-//   5 bits: as 4, then 64 bytes; bit s of byte 4 * column + t is the fifth bit of input 4s + t
-//   6 bits: as 4, then 2 * 64 bytes; row p has the upper two bits of inputs 16p to 16p + 15 in the same way, two at a time
-//   8 bits: 512 bytes; byte 4 * column + t of 64-byte row s is input 4s + t
-// K-quants have one header of float16 scales per block of eight groups. Float formats are plain [input][column].
+// Float formats are plain [input][column]. Quantised formats are cut in groups of 32 inputs. A group of a
+// panel holds the scales of its 16 columns and then the integers, unsigned except for 8 bits, in rows of 64
+// bytes of which byte 4 * column + t holds
+//   4 bits, row j of 4:  input 8j + t in its low half, input 8j + 4 + t in its high half
+//   5 bits, one row more: in bit s the fifth bit of input 4s + t
+//   6 bits, rows p = 0, 1 more: in bits 2s and 2s + 1 the upper two bits of input 16p + 4s + t
+//   8 bits, row s of 8:  input 4s + t
+// K-quants have one header of float16 scales per block of eight groups.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,19 @@ struct BFloat {
     std::uint16_t bits;
 };
 
-enum class Format : std::uint8_t { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ4_K, kQ5_K, kQ6_K };
+enum class Format : std::uint8_t {
+    kF32,
+    kF16,
+    kBF16,
+    kQ8_0,
+    kQ4_0,
+    kQ4_1,
+    kQ5_0,
+    kQ5_1,
+    kQ4_K,
+    kQ5_K,
+    kQ6_K
+};
 
 enum class Scaling : std::uint8_t {
     kNone,          // floats
@@ -61,7 +74,8 @@ static constexpr int groups_per_block(PanelLayout layout) {
     return layout.scaling == Scaling::kNested || layout.scaling == Scaling::kNestedCenter ? 8 : 1;
 }
 static constexpr int header_bytes(PanelLayout layout) {
-    return layout.scaling == Scaling::kNested ? 4 * kPanel : layout.scaling == Scaling::kNestedCenter ? 2 * kPanel : 0;
+    if (layout.scaling == Scaling::kNested) return 4 * kPanel;
+    return layout.scaling == Scaling::kNestedCenter ? 2 * kPanel : 0;
 }
 static constexpr int scale_bytes(PanelLayout layout) {
     return layout.scaling == Scaling::kScaleOffset ? 4 * kPanel : 2 * kPanel;
@@ -75,7 +89,8 @@ static constexpr std::int64_t panel_bytes(PanelLayout layout, std::int64_t depth
     return blocks * (header_bytes(layout) + groups_per_block(layout) * group_bytes(layout));
 }
 
-// A packed matrix. Panels start afresh every `unit` columns (a head, or all of them), so the last panel of a unit may be partly empty.
+// A packed matrix. Panels start afresh every `unit` columns (a head, or all of them), so the last panel of a
+// unit may be partly empty.
 struct Panels {
     Format format;
     std::int64_t depth;

@@ -1,5 +1,6 @@
-// The vectors of the instruction set that this translation unit is compiled for (RATOON_ISA, set by CMake), and
-// what is written in terms of them. Sixteen lanes everywhere, so that sums over lanes have one order on every machine.
+// The vectors of the instruction set that this translation unit is compiled for (RATOON_ISA, set by CMake),
+// and what is written in terms of them. Sixteen lanes everywhere, so that sums over lanes have one order on
+// every machine.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ INLINE void unroll(F f) {
 
 INLINE Vec zero() { return set1(0.0f); }
 
-// 2^x for x up to 127, exactly 1 at 0; below -125 it stays at 2^-125. The polynomial's relative error is 2e-7.
+// 2^x for x up to 127, exactly 1 at 0; below -125 it stays at 2^-125. The relative error is 2e-7.
 INLINE Vec exp2(Vec x) {
     const Vec big = set1(0x1.8p23f);  // a sum with it has no bits behind the point: rounded to nearest even
     x = max(set1(-125.0f), x);

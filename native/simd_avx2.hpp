@@ -6,9 +6,9 @@
 namespace ratoon::avx2 {
 
 constexpr const char* kName = "avx2";
-constexpr int kTileHeight = 4;  // rows of an integer tile: 16 registers hold no more
+constexpr int kTileHeight = 4;   // rows of an integer tile: 16 registers hold no more
 constexpr int kExpandFrom = 32;  // rows from which on it pays to expand a panel's integers to bytes first
-constexpr int kFloatRows = 6;   // of a float tile
+constexpr int kFloatRows = 6;    // of a float tile
 constexpr int kFloatChains = 5;  // sums (of sixteen columns) that a tile of few rows may keep
 
 // ---- sixteen floats
@@ -29,11 +29,13 @@ INLINE Vec load(const BFloat* p) {
 }
 INLINE Vec load(const std::uint8_t* p) {
     const __m128i x = load16(p);
-    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(x, 8)))};
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x)),
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(x, 8)))};
 }
 INLINE Vec load(const std::int8_t* p) {
     const __m128i x = load16(p);
-    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8)))};
 }
 INLINE void store(float* p, Vec x) {
     _mm256_storeu_ps(p, x.lo);
@@ -48,13 +50,11 @@ INLINE Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_a
 INLINE Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 INLINE Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
 INLINE Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
-INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)}; }
+INLINE Vec fma(Vec a, Vec b, Vec c) {
+    return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
 INLINE Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 INLINE Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
-INLINE Vec abs(Vec x) {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    return {_mm256_andnot_ps(sign, x.lo), _mm256_andnot_ps(sign, x.hi)};
-}
 
 INLINE float first(Vec x) { return _mm256_cvtss_f32(x.lo); }
 INLINE float sum(Vec x) {
@@ -68,6 +68,18 @@ INLINE float largest(Vec x) {
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+// The largest absolute value of all; not a number if one is not (without signs, floats are ordered as
+// integers are).
+INLINE float largest_size(Vec a, Vec b) {
+    const auto size = [](__m256 x) {
+        return _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x));
+    };
+    const __m256i eight =
+        _mm256_max_epi32(_mm256_max_epi32(size(a.lo), size(a.hi)), _mm256_max_epi32(size(b.lo), size(b.hi)));
+    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1))));
 }
 
 // Lanes [begin, end) of x, `other` elsewhere.
@@ -83,7 +95,8 @@ INLINE Vec keep_lanes(Vec x, int begin, int end, Vec other) {
 // x with the lowest nine bits of n added to its exponent.
 INLINE Vec add_exponent(Vec x, Vec n) {
     const auto add = [](__m256 a, __m256 b) {
-        return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(b), 23)));
+        return _mm256_castsi256_ps(
+            _mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(_mm256_castps_si256(b), 23)));
     };
     return {add(x.lo, n.lo), add(x.hi, n.hi)};
 }
@@ -106,7 +119,8 @@ struct Bytes {
 };
 
 INLINE Bytes load_bytes(const std::uint8_t* p) {
-    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
 }
 INLINE void store_bytes(std::uint8_t* p, Bytes x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.lo);
@@ -117,15 +131,16 @@ INLINE Bytes keep_bits(Bytes x, char mask) {
     return {_mm256_and_si256(x.lo, m), _mm256_and_si256(x.hi, m)};
 }
 INLINE Bytes join(Bytes a, Bytes b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
-// Shifts by kBits to the left, to the right if negative; bits cross from byte to byte and are masked by the caller.
+// Shifts by kBits to the left, to the right if negative. Bits cross from byte to byte; the caller masks them.
 template <int kBits>
 INLINE Bytes shift(Bytes x) {
     if constexpr (kBits >= 0) return {_mm256_slli_epi16(x.lo, kBits), _mm256_slli_epi16(x.hi, kBits)};
     else return {_mm256_srli_epi16(x.lo, -kBits), _mm256_srli_epi16(x.hi, -kBits)};
 }
 
-// Dot products of one row with sixteen columns, four inputs per step, exact in integers. The instruction multiplies
-// unsigned by signed bytes and adds pairs in 16 bits; kRun such pair sums of kBits-wide weights fit before they must be widened.
+// Dot products of one row with sixteen columns, four inputs per step, exact in integers. The instruction
+// multiplies unsigned by signed bytes and adds pairs in 16 bits; kRun such pair sums of kBits-wide weights
+// fit before they must be widened.
 template <int kBits>
 struct Dot {
     static constexpr int kRun = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
@@ -138,7 +153,8 @@ struct Dot {
         const __m256i row = _mm256_set1_epi32(four);
         const auto multiply = [&](__m256i v) {
             // 8-bit weights are signed: their sign moves to the other factor.
-            if constexpr (kBits == 8) return _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(row, v));
+            if constexpr (kBits == 8)
+                return _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(row, v));
             else return _mm256_maddubs_epi16(v, row);
         };
         __m256i lo = multiply(w.lo), hi = multiply(w.hi);
@@ -146,7 +162,7 @@ struct Dot {
             lo = _mm256_add_epi16(pairs.lo, lo);
             hi = _mm256_add_epi16(pairs.hi, hi);
         }
-        // Compilers like to put off all the additions and run out of registers; this makes them add here and now.
+        // Compilers like to put off all additions, and run out of registers; this makes them add here and now.
         asm("" : "+x"(lo), "+x"(hi));
         pairs = {lo, hi};
         if constexpr (kStep % kRun == kRun - 1 || kStep == kSteps - 1) {

@@ -7,8 +7,8 @@ namespace ratoon::avx512 {
 
 constexpr const char* kName = "avx512";
 constexpr int kTileHeight = 8;
-constexpr int kExpandFrom = 0;  // never expand a panel's integers first: there are instructions to spare
-constexpr int kFloatRows = 6;   // of a float tile
+constexpr int kExpandFrom = 0;    // never expand a panel's integers first: there are instructions to spare
+constexpr int kFloatRows = 6;     // of a float tile
 constexpr int kFloatChains = 12;  // sums (of sixteen columns) that a tile of few rows may keep
 
 // ---- sixteen floats
@@ -22,7 +22,9 @@ INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 INLINE __m128i load16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 INLINE __m256i load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 INLINE Vec load(const Half* p) { return {_mm512_cvtph_ps(load32(p))}; }
-INLINE Vec load(const BFloat* p) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load32(p)), 16))}; }
+INLINE Vec load(const BFloat* p) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load32(p)), 16))};
+}
 INLINE Vec load(const std::uint8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16(p)))}; }
 INLINE Vec load(const std::int8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p)))}; }
 INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x.v); }
@@ -37,7 +39,6 @@ INLINE Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
 INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 INLINE Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 INLINE Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
-INLINE Vec abs(Vec x) { return {_mm512_abs_ps(x.v)}; }
 
 INLINE float first(Vec x) { return _mm512_cvtss_f32(x.v); }
 INLINE float sum(Vec x) {
@@ -51,6 +52,12 @@ INLINE float largest(Vec x) {
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+// The largest absolute value of all; not a number if one is not (without signs, floats are ordered as
+// integers are).
+INLINE float largest_size(Vec a, Vec b) {
+    const auto size = [](__m512 x) { return _mm512_castps_si512(_mm512_abs_ps(x)); };
+    return __builtin_bit_cast(float, _mm512_reduce_max_epi32(_mm512_max_epi32(size(a.v), size(b.v))));
 }
 
 // Lanes [begin, end) of x, `other` elsewhere.
@@ -82,15 +89,16 @@ INLINE Bytes load_bytes(const std::uint8_t* p) { return {_mm512_loadu_si512(p)};
 INLINE void store_bytes(std::uint8_t* p, Bytes x) { _mm512_storeu_si512(p, x.v); }
 INLINE Bytes keep_bits(Bytes x, char mask) { return {_mm512_and_si512(x.v, _mm512_set1_epi8(mask))}; }
 INLINE Bytes join(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
-// Shifts by kBits to the left, to the right if negative; bits cross from byte to byte and are masked by the caller.
+// Shifts by kBits to the left, to the right if negative. Bits cross from byte to byte; the caller masks them.
 template <int kBits>
 INLINE Bytes shift(Bytes x) {
     if constexpr (kBits >= 0) return {_mm512_slli_epi16(x.v, kBits)};
     else return {_mm512_srli_epi16(x.v, -kBits)};
 }
 
-// Dot products of one row with sixteen columns, four inputs per step, exact in integers. The instruction wants unsigned
-// weights: signed ones get 128 added, which `shift`, -128 times the sum of the row's inputs, takes away again.
+// Dot products of one row with sixteen columns, four inputs per step, exact in integers. The instruction
+// wants unsigned weights: signed ones get 128 added, which `shift`, -128 times the sum of the row's inputs,
+// takes away again.
 template <int kBits>
 struct Dot {
     __m512i sums;

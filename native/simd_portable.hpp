@@ -1,15 +1,15 @@
 // Sixteen floats and sixty-four bytes in plain C++, for processors without a variant of their own.
 //
-// Loops over lanes, which compilers turn into whatever vectors there are. Multiply-add rounds once where the processor
-// does that in one instruction (as AArch64 does) and twice where it would need a library call.
+// Loops over lanes, which compilers turn into whatever vectors there are. Multiply-add rounds once where the
+// processor does that in one instruction (as AArch64 does) and twice where it would need a library call.
 #pragma once
 
 namespace ratoon::portable {
 
 constexpr const char* kName = "portable";
 constexpr int kTileHeight = 2;
-constexpr int kExpandFrom = 0;  // never expand a panel's integers first
-constexpr int kFloatRows = 3;   // of a float tile
+constexpr int kExpandFrom = 0;   // never expand a panel's integers first
+constexpr int kFloatRows = 3;    // of a float tile
 constexpr int kFloatChains = 2;  // sums (of sixteen columns) that a tile of few rows may keep
 
 // ---- sixteen floats
@@ -27,20 +27,25 @@ INLINE Vec each_lane(F f) {
 INLINE float to_float(float x) { return x; }
 INLINE float to_float(std::uint8_t x) { return x; }
 INLINE float to_float(std::int8_t x) { return x; }
-INLINE float to_float(BFloat x) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16); }
+INLINE float to_float(BFloat x) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16);
+}
 INLINE float to_float(Half x) {
     const std::uint32_t sign = (x.bits & 0x8000u) << 16, rest = x.bits & 0x7FFFu;
     const float small = static_cast<float>(rest) * 0x1p-24f;  // below 2^-14: not a normal number
     const std::uint32_t exponent = rest >= 0x7C00u ? 0x70000000u : 0x38000000u;
-    const std::uint32_t bits = rest < 0x0400u ? __builtin_bit_cast(std::uint32_t, small) : (rest << 13) + exponent;
+    const std::uint32_t bits =
+        rest < 0x0400u ? __builtin_bit_cast(std::uint32_t, small) : (rest << 13) + exponent;
     return __builtin_bit_cast(float, bits | sign);
 }
 INLINE Half to_half(float x) {
-    const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
+    const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x), sign = bits >> 16 & 0x8000u,
+                        size = bits & 0x7FFFFFFFu;
     std::uint32_t out;
     if (size > 0x7F800000u) out = 0x7E00u;
     else if (size >= 0x477FF000u) out = 0x7C00u;
-    else if (size < 0x38800000u) {  // adding 0.5 leaves multiples of 2^-24 in the low bits, rounded to nearest even
+    else if (size <
+             0x38800000u) {  // adding 0.5 leaves multiples of 2^-24 in the low bits, rounded to nearest even
         out = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, size) + 0.5f) - 0x3F000000u;
     } else out = (size + 0xFFFu + (size >> 13 & 1u) - 0x38000000u) >> 13;
     return {static_cast<std::uint16_t>(out | sign)};
@@ -83,9 +88,6 @@ INLINE Vec max(Vec a, Vec b) {
 INLINE Vec min(Vec a, Vec b) {
     return each_lane([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
 }
-INLINE Vec abs(Vec x) {
-    return each_lane([&](int i) { return __builtin_fabsf(x.v[i]); });
-}
 
 INLINE float first(Vec x) { return x.v[0]; }
 INLINE float sum(Vec x) {
@@ -99,6 +101,18 @@ INLINE float largest(Vec x) {
         for (int i = 0; i < half; ++i) x.v[i] = x.v[i] > x.v[i + half] ? x.v[i] : x.v[i + half];
     }
     return x.v[0];
+}
+// The largest absolute value of all; not a number if one is not (without signs, floats are ordered as
+// integers are).
+INLINE float largest_size(Vec a, Vec b) {
+    std::int32_t most = 0;
+    for (int i = 0; i < 16; ++i) {
+        const auto x = __builtin_bit_cast(std::int32_t, __builtin_fabsf(a.v[i]));
+        const auto y = __builtin_bit_cast(std::int32_t, __builtin_fabsf(b.v[i]));
+        const std::int32_t larger = x > y ? x : y;
+        most = most > larger ? most : larger;
+    }
+    return __builtin_bit_cast(float, most);
 }
 
 // Lanes [begin, end) of x, `other` elsewhere.
@@ -116,7 +130,8 @@ INLINE Vec add_exponent(Vec x, Vec n) {
 INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
     const Vec whole = (x + set1(0x1.8p23f)) - set1(0x1.8p23f);
     std::int32_t total = 0;
-    for (int i = 0; i < 16; ++i) total += p[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(whole.v[i]));
+    for (int i = 0; i < 16; ++i)
+        total += p[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(whole.v[i]));
     return total;
 }
 
@@ -161,7 +176,8 @@ struct Dot {
             std::int32_t total = kStep == 0 ? 0 : sums[i];
             for (int t = 0; t < 4; ++t) {
                 const std::uint8_t byte = w.v[4 * i + t];
-                total += x[t] * (kBits == 8 ? static_cast<std::int8_t>(byte) : static_cast<std::int32_t>(byte));
+                total +=
+                    x[t] * (kBits == 8 ? static_cast<std::int8_t>(byte) : static_cast<std::int32_t>(byte));
             }
             sums[i] = total;
         }

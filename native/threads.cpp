@@ -29,11 +29,21 @@ void wait_for_change(const std::atomic<std::uint32_t>& counter, std::uint32_t ol
 
 }  // namespace
 
-Pool::Pool(int num_threads) : scratch_(static_cast<std::size_t>(num_threads)), missing_(num_threads), counters_(static_cast<std::size_t>(num_threads)) {
-    for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { work(i); });
+Pool::Pool(int num_threads)
+    : scratch_(static_cast<std::size_t>(num_threads)),
+      missing_(num_threads),
+      counters_(static_cast<std::size_t>(num_threads)) {
+    try {
+        for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { work(i); });
+    } catch (...) {  // no more threads to be had
+        stop();
+        throw;
+    }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { stop(); }
+
+void Pool::stop() {
     stopping_ = true;
     start();
     for (std::thread& thread : threads_) thread.join();

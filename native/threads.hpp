@@ -1,8 +1,9 @@
 // The pool of threads that all kernels of one process share.
 //
-// A block of the model is one parallel region: every thread runs it whole and meets the others at the end of each shared
-// loop. Between regions workers spin for some tens of microseconds, as long as Python needs to come with the next block, and then
-// sleep. The calling thread is one of the pool, so no more threads compute than were asked for.
+// A block of the model is one parallel region: every thread runs it whole and meets the others at the end of
+// each shared loop. Between regions workers spin for some tens of microseconds, as long as Python needs to
+// come with the next block, and then sleep. The calling thread is one of the pool, so no more threads compute
+// than were asked for.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +24,9 @@ class Worker {
 public:
     Worker(Pool& pool, int index) : pool_(pool), index_(index) {}
 
-    // Run body(i) for i in [0, count) and wait until all are done. Every thread of the region must call this with the same
-    // count. Each begins with a range of its own, so that it reads weights in the order in which they lie, and then
-    // helps the others with theirs.
+    // Run body(i) for i in [0, count) and wait until all are done. Every thread of the region must call this
+    // with the same count. Each begins with a range of its own, so that it reads weights in the order in
+    // which they lie, and then helps the others with theirs.
     template <class Body>
     void share(std::int64_t count, Body&& body);
 
@@ -67,6 +68,7 @@ private:
     friend class Worker;
 
     void start();
+    void stop();
     void meet();  // wait for all threads
     void work(int index);
 
@@ -75,14 +77,15 @@ private:
     std::function<void(Worker&)> region_;
     bool stopping_ = false;
     // On lines of their own, since each is polled or counted up by several threads.
-    alignas(64) std::atomic<std::uint32_t> regions_{0};  // started so far
+    alignas(64) std::atomic<std::uint32_t> regions_{0};   // started so far
     alignas(64) std::atomic<std::uint32_t> meetings_{0};  // completed so far
-    alignas(64) std::atomic<int> missing_{0};            // threads that the next meeting waits for
+    alignas(64) std::atomic<int> missing_{0};             // threads that the next meeting waits for
 
     struct alignas(64) Counter {
         std::atomic<std::int64_t> taken{0};
     };
-    std::vector<Counter> counters_;  // items taken from each thread's range of the shared loop that is running
+    std::vector<Counter>
+        counters_;  // items taken from each thread's range of the shared loop that is running
 };
 
 template <class Body>
@@ -93,7 +96,8 @@ void Worker::share(std::int64_t count, Body&& body) {
     }
     const std::int64_t threads = pool_.size();
     for (std::int64_t t = 0; t < threads; ++t) {
-        const std::int64_t owner = (index_ + t) % threads, end = (owner + 1) * count / threads, begin = owner * count / threads;
+        const std::int64_t owner = (index_ + t) % threads, end = (owner + 1) * count / threads,
+                           begin = owner * count / threads;
         std::atomic<std::int64_t>& taken = pool_.counters_[static_cast<std::size_t>(owner)].taken;
         if (begin + taken.load(std::memory_order_relaxed) >= end) continue;
         for (std::int64_t i; (i = begin + taken.fetch_add(1, std::memory_order_relaxed)) < end;) body(i);
@@ -101,6 +105,8 @@ void Worker::share(std::int64_t count, Body&& body) {
     pool_.meet();
 }
 
-inline std::uint8_t* Worker::scratch() const { return pool_.scratch_[static_cast<std::size_t>(index_)].data(); }
+inline std::uint8_t* Worker::scratch() const {
+    return pool_.scratch_[static_cast<std::size_t>(index_)].data();
+}
 
 }  // namespace ratoon

@@ -1,7 +1,8 @@
 // The one float kernel: a few rows times a few vectors of sixteen columns.
 //
-// Products with float weights, scores (queries times keys) and mixtures (weights times values) are all this. Every output
-// is one chain of multiply-adds over `depth` in order, so tiles of different shapes give the same bits.
+// Products with float weights, scores (queries times keys) and mixtures (weights times values) are all this.
+// Every output is one chain of multiply-adds over `depth` in order, so tiles of different shapes give the
+// same bits.
 #pragma once
 
 #include "simd.hpp"
@@ -9,7 +10,9 @@
 namespace ratoon::RATOON_ISA {
 
 // How many vectors of columns a tile of this many rows works on: as many chains as there are registers for.
-constexpr int columns_for(int rows) { return rows * 4 <= kFloatChains ? 4 : rows * 2 <= kFloatChains ? 2 : 1; }
+constexpr int columns_for(int rows) {
+    return rows * 4 <= kFloatChains ? 4 : rows * 2 <= kFloatChains ? 2 : 1;
+}
 
 template <int kRows, int kColumns>
 struct FloatTile {
@@ -23,7 +26,8 @@ struct FloatTile {
 
     // sums[r][c] += sum over k of a[r * stride_a + k] * b[c][k * stride_b]
     template <class T>
-    INLINE void multiply(const float* a, std::int64_t stride_a, const T* const (&b)[kColumns], std::int64_t stride_b, std::int64_t depth) {
+    INLINE void multiply(const float* a, std::int64_t stride_a, const T* const (&b)[kColumns],
+                         std::int64_t stride_b, std::int64_t depth) {
 #pragma GCC unroll 4
         for (std::int64_t k = 0; k < depth; ++k) {
             Vec column[kColumns];
@@ -39,32 +43,29 @@ struct FloatTile {
     }
 };
 
-// A number of rows as a constant: f(Rows<n>{}, first) is called for tiles of kFloatRows rows, and once for the rest.
-template <int kRows>
-struct RowCount {
-    static constexpr int value = kRows;
+// A number of rows or columns that is known when compiling.
+template <int kCount>
+struct Count {
+    static constexpr int value = kCount;
 };
 
+// f(Count<n>{}, first row) for tiles of kFloatRows rows, and once for the rest.
 template <class F>
 INLINE void for_row_tiles(int rows, F f) {
     int row = 0;
-    for (; row + kFloatRows <= rows; row += kFloatRows) f(RowCount<kFloatRows>{}, row);
-    switch (rows - row) {
-        case 1: return f(RowCount<1>{}, row);
-        case 2: return f(RowCount<2>{}, row);
-        case 3: return f(RowCount<3>{}, row);
-        case 4: return f(RowCount<4>{}, row);
-        case 5: return f(RowCount<5>{}, row);
-    }
+    for (; row + kFloatRows <= rows; row += kFloatRows) f(Count<kFloatRows>{}, row);
+    unroll<kFloatRows - 1>([&]<int kIndex>() {
+        if (rows - row == kIndex + 1) f(Count<kIndex + 1>{}, row);
+    });
 }
 
-// A number of columns as a constant: tiles of kColumns vectors, then single ones.
+// f(Count<n>{}, first column) for tiles of kColumns vectors, and for each of the rest.
 template <int kColumns, class F>
 INLINE void for_column_tiles(int begin, int end, F f) {
     int column = begin;
-    for (; column + kColumns <= end; column += kColumns) f(RowCount<kColumns>{}, column);
+    for (; column + kColumns <= end; column += kColumns) f(Count<kColumns>{}, column);
     if constexpr (kColumns > 1) {
-        for (; column < end; ++column) f(RowCount<1>{}, column);
+        for (; column < end; ++column) f(Count<1>{}, column);
     }
 }
 

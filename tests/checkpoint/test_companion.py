@@ -1,10 +1,12 @@
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from ratoon.checkpoint import companion as room
 from ratoon.checkpoint.companion import Companion, load_companion, save_companion
+from ratoon.errors import UsageError
 
 COMPANION = Companion({"digest": "ab", "list": [1, 2.5, "ü"]}, '{"model":"ü"}')
 
@@ -82,5 +84,18 @@ def test_it_goes_to_the_cache_folder_where_the_models_own_cannot_be_written(
 def test_nothing_happens_where_no_place_can_be_written(model: Path, cache_home: Path) -> None:
     model.with_name("model.gguf.ratoon").mkdir()
     cache_home.write_text("not a folder")
+    save_companion(model, [model], COMPANION)
+    assert load_companion(model, [model]) is None
+
+
+def test_without_a_home_folder_it_lies_beside_the_model_or_nowhere(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> NoReturn:
+        raise UsageError("no home")
+
+    monkeypatch.setattr(room, "user_cache_folder", homeless)
+    assert load_companion(model, [model]) is None
+    model.with_name(model.name + ".ratoon").mkdir()  # where no file can be written
     save_companion(model, [model], COMPANION)
     assert load_companion(model, [model]) is None

@@ -89,7 +89,7 @@ def test_the_chosen_files_and_nothing_else_end_in_the_folder(
 def test_a_repo_without_a_model_that_runs_says_what_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offer(monkeypatch, "m-Q4_K_M.gguf")
+    offer(monkeypatch, "m-Q2_K.gguf")
     with pytest.raises(PullError, match="owner/name") as caught:
         fetch_repo("owner/name", tmp_path, no_progress)
     assert caught.value.hint is not None

@@ -94,6 +94,7 @@ def test_a_file_truncated_anywhere_is_refused(write_folder: WriteFolder) -> None
         b'{"x": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}',
         b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [-4, 0]}}',
         b'{"x": {"dtype": "F32", "shape": [null], "data_offsets": [0, 4]}}',
+        b'{"x": {"dtype": "F32", "shape": [Infinity], "data_offsets": [0, 4]}}',
         b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]',
         b"\xff",
         b"[" * 100_000,

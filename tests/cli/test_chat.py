@@ -1,13 +1,17 @@
 """`ratoon chat` is a prompt loop over one growing conversation."""
 
+import io
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from ratoon.cli.chat import read_line
 from ratoon.engine.llm import LLM
 from ratoon.engine.output import OutputDelta
+from ratoon.errors import TextError
 
 FEW = ("--max-tokens=6", "--kv-cache-bytes=64MiB")
 Run = Callable[..., Any]
@@ -46,6 +50,15 @@ def test_input_that_is_not_utf8_ends_it_with_an_error(run: Run, model: str) -> N
     ran = run("chat", model, *FEW, stdin=b"\xff\n")
     assert ran.status == 1
     assert "error: Standard input is not UTF-8" in ran.err
+
+
+def test_at_a_terminal_too_what_is_not_utf8_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr("builtins.input", lambda prompt: "ü\udcff")
+    with pytest.raises(TextError, match="Standard input is not UTF-8: byte 2 is 0xff"):
+        read_line()
 
 
 def test_ctrl_c_stops_an_answer_and_the_talk_goes_on(

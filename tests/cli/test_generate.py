@@ -21,7 +21,12 @@ def test_json_holds_everything(run: Run, model: str) -> None:
         "generate", model, FRANCE, *FEW, "--json", "--n=2", "--logprobs=1", "--temperature=1", "--seed=1"
     )
     found = json.loads(ran.out)
-    assert found["usage"] == {"prompt_tokens": 5, "cached_tokens": 0, "completion_tokens": 10}
+    assert found["usage"] == {
+        "prompt_tokens": 5,
+        "cached_tokens": 0,
+        "computed_tokens": 5,
+        "completion_tokens": 10,
+    }
     assert [len(answer["token_ids"]) for answer in found["outputs"]] == [5, 5]
     assert all(answer["logprobs"] for answer in found["outputs"])
     assert found["ttft_s"] > 0

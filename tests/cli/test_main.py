@@ -76,6 +76,8 @@ def test_misuse_is_one_sentence_and_a_hint(argv: list[str], capsys: pytest.Captu
         (PullError("It broke."), 1, "error: It broke.\n"),
         (KeyboardInterrupt(), 130, "\n"),
         (OSError(28, "No space left on device"), 1, "error: No space left on device.\n"),
+        (MemoryError(), 1, "error: There is not enough memory for this.\n"),
+        (UsageError("No 'a\nb\x1b'."), 2, "error: No 'a\\nb\\x1b'.\n"),
         (PermissionError(13, "Permission denied", "/x"), 1, "error: Permission denied: /x.\n"),
     ],
     indirect=["a_command_that_raises"],
@@ -107,6 +109,19 @@ def test_nothing_starts_with_heavy_libraries_that_it_may_not_need(start: str, he
     process = python("-c", f"import sys, ratoon.cli.main as m; m.{start}; sys.exit(bool({loaded}))")
     process.communicate(timeout=60)
     assert process.returncode == 0
+
+
+def test_streams_that_are_closed_are_empty_and_swallow_all() -> None:
+    closed = 'exec <&- >&- 2>&-; exec "$@"'
+    reads = ["-m", "ratoon", "cache", "-"]
+    for arguments, status in ((reads, 2), (["-m", "ratoon", "pull"], 0)):
+        process = subprocess.run(
+            ["sh", "-c", closed, "sh", sys.executable, *arguments],
+            env=os.environ | {"PYTHONPATH": str(SOURCE)},
+            timeout=60,
+            check=False,
+        )
+        assert process.returncode == status
 
 
 def test_the_package_runs_as_a_module() -> None:

@@ -81,6 +81,16 @@ def test_a_window_of_one_token_is_refused(run: Run, model: str) -> None:
     assert (ran.status, ran.err) == (2, "error: A window must hold at least 2 tokens, not 1.\n")
 
 
+def test_a_window_longer_than_the_context_is_refused_before_anything_is_scored(
+    run: Run, model: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "windows.json"
+    file.write_text(json.dumps([[1, 2], [3] * 64]))
+    ran = run("perplexity", model, str(file), "--max-model-len=64")
+    assert ran.status == 2
+    assert ran.err.startswith("error: A window has 64 tokens; here at most 63 can be scored at once.\nhint: ")
+
+
 def test_a_file_that_is_not_there_is_refused(run: Run, model: str) -> None:
     ran = run("perplexity", model, "nowhere")
     assert (ran.status, ran.err) == (1, "error: nowhere cannot be read: No such file or directory.\n")

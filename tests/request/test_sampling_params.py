@@ -32,6 +32,8 @@ def test_the_defaults_are_valid() -> None:
         ("min_p", -0.1),
         ("min_p", 1.1),
         ("repetition_penalty", 0),
+        ("repetition_penalty", 1e-320),
+        ("repetition_penalty", 1e300),
         ("presence_penalty", 2.1),
         ("frequency_penalty", -2.1),
         ("seed", 2**64),
@@ -47,7 +49,6 @@ def test_the_defaults_are_valid() -> None:
         ("stop", ""),
         ("stop", ["a", ""]),
         ("stop", [1]),
-        ("stop", None),
         ("stop_token_ids", 3),
         ("stop_token_ids", [-1]),
         ("stop_token_ids", ["3"]),
@@ -104,6 +105,12 @@ def test_one_stop_string_and_lists_become_tuples() -> None:
     assert params.stop == ("end",)
     assert params.stop_token_ids == (3, 4)
     assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["stop", "stop_token_ids", "logit_bias"])
+def test_none_stands_for_an_empty_list_or_table(name: str) -> None:
+    nothing: dict[str, Any] = {name: None}
+    assert SamplingParams(**nothing) == SamplingParams()
 
 
 def test_whole_numbers_become_floats_where_a_float_is_meant() -> None:

@@ -115,6 +115,7 @@ def test_a_stream_past_its_deadline_ends_with_an_error_event(start_server: Any) 
     server.runner.hold()
     server.runner.allow(1)
     with server.opened("POST", "/v1/completions", {**LONG, "stream": True}) as response:
+        server.runner.wait_for_steps(2)
         server.let_deadlines_pass()
         server.wait_for_jobs()
         server.runner.allow(None)

@@ -39,8 +39,11 @@ def test_answers_under_load_equal_those_alone_and_no_block_is_lost(start_server:
                 wrong.append((prompt, seed, text))
 
     threads = [threading.Thread(target=be_a_client, args=(number,)) for number in range(NUM_CLIENTS)]
+    server.runner.hold()
     for thread in threads:
         thread.start()
+    server.wait_for_requests(NUM_CLIENTS)
+    server.runner.allow(None)
     for thread in threads:
         thread.join(timeout=60)
     assert not any(thread.is_alive() for thread in threads)

@@ -142,7 +142,8 @@ def test_what_is_not_implemented_is_named(
     ("changes", "part"),
     [
         ({"block_count": None}, "lacks llama.block_count"),
-        ({"block_count": 3}, "no tensors for 3 layers"),
+        ({"block_count": 3}, "not those of 3 layers"),
+        ({"block_count": 1}, "not those of 1 layers"),
         ({"block_count": 0}, "block_count is 0"),
         ({"embedding_length": "wide"}, "'wide'"),
         ({"attention__head_count": [4, 4]}, "[4, 4]"),

@@ -120,7 +120,15 @@ def test_the_models_own_template_is_found(metadata: dict[str, object], byte_leve
     assert load_chat_template(FakeCheckpoint(metadata), byte_level).render([USER]) == "Hello"
 
 
-@pytest.mark.parametrize("metadata", [{}, {"tokenizer_config.json": {}}, {"tokenizer.chat_template": 5}])
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"tokenizer_config.json": {}},
+        {"tokenizer_config.json": {"chat_template": ["default", 5]}},
+        {"tokenizer.chat_template": 5},
+    ],
+)
 def test_a_model_without_a_template_says_what_to_do(
     metadata: dict[str, object], byte_level: Tokenizer
 ) -> None:

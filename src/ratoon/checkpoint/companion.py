@@ -10,13 +10,15 @@ The file is one line of JSON that tells what it belongs to, then the facts as JS
 
 import hashlib
 import json
+import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ratoon.errors import UsageError
 from ratoon.util.atomic import atomic_file
 from ratoon.util.user_cache import user_cache_folder
 
@@ -66,7 +68,8 @@ def _stamp(files: Sequence[Path], body: bytes) -> dict[str, object]:
     }
 
 
-def _places(model: Path) -> tuple[Path, Path]:
-    beside = model / ".ratoon" if model.is_dir() else model.with_name(model.name + ".ratoon")
-    key = hashlib.sha256(str(model.resolve()).encode()).hexdigest()[:32]
-    return beside, user_cache_folder() / "companions" / f"{key}.ratoon"
+def _places(model: Path) -> Iterator[Path]:
+    yield model / ".ratoon" if model.is_dir() else model.with_name(model.name + ".ratoon")
+    key = hashlib.sha256(os.fsencode(model.resolve())).hexdigest()[:32]
+    with suppress(UsageError):  # there is no such folder
+        yield user_cache_folder() / "companions" / f"{key}.ratoon"

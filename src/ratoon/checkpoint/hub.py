@@ -10,7 +10,10 @@ from ratoon.checkpoint.folder_watch import watched
 from ratoon.errors import PullError
 from ratoon.util.progress import Progress
 
-_QUANTISATIONS = ("Q8_0", "Q4_1", "Q4_0", "BF16", "F16", "F32")
+_QUANTISATIONS = (
+    *("Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q5_1", "Q5_0", "Q4_K_S", "Q4_1", "Q4_0"),
+    *("BF16", "F16", "F32"),
+)
 """Those that run, the best first: small and nearly lossless."""
 
 _FOLDER_FILES = re.compile(

@@ -133,7 +133,7 @@ def _read_tensors(file: Path) -> Iterator[RawTensor]:
         header = json.loads(bytes(data[8:start]))
         header.pop("__metadata__", None)
         entries = [_entry(name, **fields) for name, fields in header.items()]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         fail("has a damaged header")
     for name, dtype, shape, begin, end in entries:
         if dtype not in _ITEM_BYTES:

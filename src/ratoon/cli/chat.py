@@ -85,11 +85,13 @@ def read_line() -> str | None:
         data = sys.stdin.buffer.readline()
         return decode_utf8(data, "Standard input").strip() if data else None
     try:
-        return input("> ").strip()
+        line = input("> ")
     except EOFError:
         return None
     except UnicodeDecodeError as error:
         raise TextError("Standard input is not UTF-8.") from error
+    # Where the locale is none of UTF-8's, other bytes arrive as lone surrogates.
+    return decode_utf8(line.encode(errors="surrogateescape"), "Standard input").strip()
 
 
 def say(text: str) -> None:

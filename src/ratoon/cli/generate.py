@@ -34,6 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
                 print(delta.text, end="", flush=True)
             result = delta.result
     assert result is not None, "the last delta carries the result"
-    print(json.dumps(asdict(result)) if arguments.json else "")
+    if arguments.json:
+        fields = asdict(result)
+        fields["usage"]["computed_tokens"] = result.usage.computed_tokens
+        print(json.dumps(fields))
+    else:
+        print()
     print(summary(result), file=sys.stderr)
     return 0

@@ -98,9 +98,9 @@ def lines(facts: dict[str, Any]) -> list[str]:
     return [
         *(f"{name:<12}{text}" for name, text in shown.items()),
         "",
-        f"{'--kv-cache-bytes':>16}{'blocks':>10}{'tokens':>10}{'longest request':>17}",
+        f"{'--kv-cache-bytes':>16}{'blocks':>13}{'tokens':>13}{'longest request':>17}",
         *(
-            f"{format_bytes(row['kv_cache_bytes']):>16}{row['num_blocks']:>10,}{row['num_tokens']:>10,}"
+            f"{format_bytes(row['kv_cache_bytes']):>16}{row['num_blocks']:>13,}{row['num_tokens']:>13,}"
             f"{row['longest_request']:>17,}"
             for row in facts["budgets"]
         ),

@@ -97,6 +97,7 @@ def run(argv: Sequence[str]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `ratoon` script."""
+    _open_missing_streams()
     try:
         try:
             return run(sys.argv[1:] if argv is None else argv)
@@ -112,13 +113,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What is still buffered can go nowhere; without this the interpreter would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except MemoryError:
+        report(RatoonError("There is not enough memory for this."))
+        return RatoonError.exit_status
     except OSError as error:
         report(RatoonError(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}."))
         return RatoonError.exit_status
 
 
 def report(error: RatoonError) -> None:
-    """Print the sentence and the hint."""
-    print(f"error: {error.message}", file=sys.stderr)
+    """Print the sentence and the hint, each on one line, whatever names of files and the like hold."""
+    print(f"error: {_printable(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(f"hint: {_printable(error.hint)}", file=sys.stderr)
+
+
+def _printable(text: str) -> str:
+    """Return the text with what a terminal would obey instead of show written as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _open_missing_streams() -> None:
+    """Let standard streams that we found closed be empty, or swallow all; Python has None there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # Left open, as Python's own are.
+            nothing = os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8", closefd=False)
+            setattr(sys, name, nothing)

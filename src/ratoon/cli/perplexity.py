@@ -14,7 +14,7 @@ from ratoon.cli.engine_options import add_engine_options, add_model_argument
 from ratoon.cli.load import load_llm
 from ratoon.cli.prompt_text import read_file
 from ratoon.engine.llm import LLM
-from ratoon.errors import EmptyPromptError, InvalidParameterError
+from ratoon.errors import EmptyPromptError, InvalidParameterError, PromptTooLongError
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.text.tokenizer import Tokenizer
 from ratoon.util.progress import TerminalProgress
@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     content = read_file(arguments.file)
     with load_llm(arguments) as llm, TerminalProgress() as progress:
         windows = cut(content, arguments.window, llm.model.tokenizer)
+        check_length(windows, llm)
         scores = []
         for number, window in enumerate(windows):
             progress("scoring", number, len(windows))
@@ -80,6 +81,17 @@ def cut(content: str, size: int, tokenizer: Tokenizer) -> Windows:
     if not windows:
         raise EmptyPromptError("There is nothing to score: a window needs at least 2 tokens.")
     return windows
+
+
+def check_length(windows: Windows, llm: LLM) -> None:
+    """Raise `PromptTooLongError` before anything is scored if there is a window that cannot be."""
+    assert llm.model.config.max_model_len is not None, "a loaded model knows its limits"
+    longest, limit = max(map(len, windows)), llm.model.config.max_model_len - 1
+    if longest > limit:
+        raise PromptTooLongError(
+            f"A window has {longest} tokens; here at most {limit} can be scored at once.",
+            hint="Choose a smaller --window, or allow for more with --max-model-len and --kv-cache-bytes.",
+        )
 
 
 def negative_log_likelihoods(llm: LLM, window: Sequence[int]) -> list[float]:

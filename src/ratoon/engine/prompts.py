@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 from ratoon.errors import InvalidParameterError
 from ratoon.request.sampling_params import SamplingParams
@@ -24,16 +25,18 @@ class PromptTokens:
 
 def listed(value: object, is_one: Callable[[object], bool]) -> Sequence[object]:
     """Return several of something as they are, and one as a list of one."""
-    if isinstance(value, Sequence) and not isinstance(value, str) and not (value and is_one(value)):
-        return value
-    return [value]
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+        return [value]
+    return [value] if value and is_one(value) else value
 
 
 def is_prompt(value: object) -> bool:
-    """Whether this is one prompt, not a list of them."""
+    """Whether this is one prompt, not a list of them. Bytes are none: they might be meant as text."""
     if isinstance(value, str):
         return True
-    return isinstance(value, Sequence) and all(isinstance(item, int) for item in value)
+    if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
+        return False
+    return all(isinstance(item, Integral) for item in value)
 
 
 def is_conversation(value: object) -> bool:
@@ -47,6 +50,8 @@ def one_for_each(
     """Return the parameters of each prompt. Raises `InvalidParameterError` if there are not as many."""
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * num_prompts
+    if not isinstance(params, Sequence) or not all(isinstance(each, SamplingParams) for each in params):
+        raise InvalidParameterError(f"params must be SamplingParams or a list of them, not {params!r}.")
     if len(params) != num_prompts:
         raise InvalidParameterError(f"There are {num_prompts} prompts, but {len(params)} SamplingParams.")
     return params

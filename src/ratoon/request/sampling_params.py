@@ -14,7 +14,8 @@ class SamplingParams:
     temperature 0 is greedy. top_k 0 (or -1), top_p 1 and min_p 0 are off. `seed=None` draws one when the
     request arrives. `logprobs=k` returns the k best tokens and the chosen one per output position;
     `prompt_logprobs=k` the same for prompt positions, which are then all computed afresh. `max_tokens=None`
-    runs to the end of the context. `stop` may be one string; it and the token ids are kept as tuples.
+    runs to the end of the context. `stop` may be one string; it and the token ids are kept as tuples, and
+    None stands for none of them, as for no `logit_bias`.
     """
 
     max_tokens: int | None = 16
@@ -102,7 +103,7 @@ RANGES = {
     "top_p": Range(float, 0, 1, above=True),
     "top_k": Range(int, -1),
     "min_p": Range(float, 0, 1),
-    "repetition_penalty": Range(float, 0, above=True),
+    "repetition_penalty": Range(float, 0.01, 100),
     "presence_penalty": Range(float, -2, 2),
     "frequency_penalty": Range(float, -2, 2),
     "seed": Range(int, -(2**63), 2**64 - 1, optional=True),
@@ -117,13 +118,15 @@ TOKEN_ID = Range(int, 0)
 
 
 def _stop_strings(value: object) -> tuple[str, ...]:
-    strings = (value,) if isinstance(value, str) else value
+    strings = (value,) if isinstance(value, str) else () if value is None else value
     if not isinstance(strings, tuple | list) or not all(isinstance(s, str) and s for s in strings):
         raise InvalidParameterError(f"stop must be a non-empty string or a list of them, not {value!r}.")
     return tuple(strings)
 
 
 def _stop_token_ids(value: object) -> tuple[int, ...]:
+    if value is None:
+        return ()
     if not isinstance(value, tuple | list):
         raise InvalidParameterError(f"stop_token_ids must be a list of token ids, not {value!r}.")
     for token_id in value:
@@ -132,6 +135,8 @@ def _stop_token_ids(value: object) -> tuple[int, ...]:
 
 
 def _logit_bias(value: object) -> dict[int, float]:
+    if value is None:
+        return {}
     if not isinstance(value, Mapping):
         raise InvalidParameterError(f"logit_bias must map token ids to numbers, not {value!r}.")
     for token_id, bias in value.items():

@@ -25,8 +25,9 @@ def spec_of_gguf(checkpoint: Checkpoint, family: Family) -> ModelSpec:
     head_dim = keys.size("attention.key_length", hidden_size // num_heads)
     if keys.integer("attention.value_length", head_dim) != head_dim:
         keys.unsupported("values of another width than its keys")
-    if f"blk.{num_layers - 1}.attn_norm.weight" not in tensors:
-        keys.corrupt(f"it has no tensors for {num_layers} layers")
+    last, beyond = (f"blk.{layer}.attn_norm.weight" in tensors for layer in (num_layers - 1, num_layers))
+    if not last or beyond:
+        keys.corrupt(f"its tensors are not those of {num_layers} layers")
     scaled_by = hidden_size // num_heads if num_layers == family.wide_layers else head_dim
     return ModelSpec(
         architecture=architecture,

@@ -79,7 +79,8 @@ def _source(checkpoint: Checkpoint) -> str:
     if template is None and isinstance(configured, dict):
         template = configured.get("chat_template")
     if isinstance(template, list):  # several under names
-        template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
+        named = (entry for entry in template if isinstance(entry, Mapping))
+        template = next((entry.get("template") for entry in named if entry.get("name") == "default"), None)
     if not isinstance(template, str):
         raise ChatTemplateError(
             f"{checkpoint.path} has no chat template.",

@@ -1,0 +1,52 @@
+// What all blocks of one `Ops` object share: threads, kernels, memory.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "kernels.hpp"
+#include "memory.hpp"
+#include "threads.hpp"
+
+namespace ratoon {
+
+// Intermediate results of the block that is running; every block uses the same memory.
+struct Workspace {
+    struct Input {
+        Buffer values, tiles;
+    };
+    Input first, last;  // of the block's first and last products
+    Buffer queries, context;
+    Buffer product;  // before a norm
+    Buffer record_values, record_weights;
+};
+
+struct Engine {
+    // Throws std::invalid_argument for a variant that this processor cannot run.
+    Engine(int num_threads, const std::string& isa);
+
+    Pool pool;
+    const Kernels& kernels;
+    Arena weights;
+    Workspace workspace;
+    std::atomic_flag busy;
+};
+
+// Marks the engine as running; a second thread is turned away rather than let in to overwrite the first one's
+// results.
+class Running {
+public:
+    explicit Running(Engine& engine);
+    ~Running();
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+
+private:
+    Engine& engine_;
+};
+
+// The variants of the kernels that this processor can run, best first.
+std::vector<std::string> available_variants();
+
+}  // namespace ratoon

@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <cstring>
+
+#include "blocks.hpp"
+#include "require.hpp"
+
+namespace ratoon {
+
+FeedForward::FeedForward(std::shared_ptr<Engine> engine, FeedForwardSettings settings)
+    : engine_(std::move(engine)), s_(std::move(settings)) {
+    const Panels &gate = s_.gate->panels, &up = s_.up->panels, &down = s_.down->panels;
+    require(gate.depth == hidden() && up.depth == hidden() && down.columns == hidden() &&
+                gate.columns == up.columns && gate.columns == down.depth,
+            "the weights of a feed-forward block have other shapes");
+    require(gate.columns % kGroup == 0, "the inner width must be a multiple of 32");
+    require(s_.post_norm.empty() || s_.post_norm.size() == s_.norm.size(),
+            "the post norm has another length");
+}
+
+// Gate and up of one group of 32 columns for a block of rows, so that the group can be quantised at once.
+void FeedForward::activate_group(std::int64_t group, std::int64_t first_row, std::int64_t end_row,
+                                 const Rows& in, const Rows& active, float* scratch) const {
+    constexpr std::int64_t kPanels = kGroup / kPanel;
+    const Kernels& kernels = engine_->kernels;
+    const std::int64_t first = group * kPanels, end = first + kPanels;
+    float *gate = scratch, *up = gate + kRowBlock * kGroup, *result = up + kRowBlock * kGroup;
+    kernels.product(s_.gate->panels, first, end, in, first_row, end_row, gate, kGroup, false);
+    kernels.product(s_.up->panels, first, end, in, first_row, end_row, up, kGroup, false);
+    kernels.activate(s_.activation, gate, up, (end_row - first_row) * kGroup, result);
+    for (std::int64_t row = first_row; row < end_row; ++row, result += kGroup) {
+        if (active.values) {
+            std::memcpy(active.values + row * active.depth + group * kGroup, result, kGroup * sizeof(float));
+        } else {
+            kernels.quantise(result, row, group, group + 1, active.tiles);
+        }
+    }
+}
+
+void FeedForward::run(float* x, std::int64_t num_rows) const {
+    Engine& engine = *engine_;
+    const Running running(engine);
+    const std::int64_t scratch = std::max(hidden(), 3 * kRowBlock * kGroup);
+    engine.pool.reserve_scratch(static_cast<std::size_t>(scratch) * sizeof(float));
+    const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, {s_.gate, s_.up});
+    const Rows active = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.down});
+    const Residual residual(engine, s_.down->panels, s_.post_norm, s_.eps, num_rows);
+    const std::int64_t groups = active.depth / kGroup;
+    engine.pool.run([&](Worker& worker) {
+        normalise_rows(engine, worker, x, num_rows, s_.norm, s_.eps, in);
+        worker.share(divide_up(num_rows, kRowBlock) * groups, [&](std::int64_t item) {
+            const std::int64_t row = item / groups * kRowBlock;
+            activate_group(item % groups, row, std::min(num_rows, row + kRowBlock), in, active,
+                           reinterpret_cast<float*>(worker.scratch()));
+        });
+        residual.run(worker, active, x);
+    });
+}
+
+}  // namespace ratoon

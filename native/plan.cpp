@@ -1,0 +1,208 @@
+#include "plan.hpp"
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "require.hpp"
+
+namespace ratoon {
+namespace {
+
+// Makes one plan.
+//
+// Long chunks are cut into tiles of consecutive queries, which walk their own context. The queries of short
+// chunks (decodes, above all) are put in the order of their block tables; for each span, neighbours with the
+// same blocks form one unit. So blocks that many sequences share are read once. At last, units of the same
+// queries over adjoining spans are joined, as long as there remains enough to do for every thread.
+class Planner {
+public:
+    Planner(const PlanShape& shape, const GroupInputs& group, const std::vector<std::int32_t>& positions,
+            const std::vector<std::int32_t>& cu_seqlens)
+        : shape_(shape),
+          group_(group),
+          positions_(positions),
+          cu_seqlens_(cu_seqlens),
+          tile_(shape.queries_per_unit) {}
+
+    AttentionPlan make() {
+        plan_.shape = shape_;
+        std::vector<std::int32_t> short_chunks;
+        for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(cu_seqlens_.size()); ++i) {
+            const std::int32_t length = cu_seqlens_[i + 1] - cu_seqlens_[i];
+            if (length == 0) continue;
+            check_table(i);
+            if (length >= tile_) add_long_chunk(i);
+            else short_chunks.push_back(i);
+        }
+        add_short_chunks(short_chunks);
+        join_units();
+        find_queries_to_merge();
+        std::ranges::stable_sort(plan_.units, [](const Unit& a, const Unit& b) { return cost(a) > cost(b); });
+        return std::move(plan_);
+    }
+
+private:
+    static std::int64_t cost(const Unit& unit) {
+        return std::int64_t{unit.num_queries} * (unit.end_span - unit.first_span);
+    }
+
+    const std::int32_t* table(std::int32_t sequence) const {
+        return group_.tables.data() + sequence * group_.width;
+    }
+    std::int32_t first_position(std::int32_t sequence) const { return positions_[cu_seqlens_[sequence]]; }
+    std::int32_t last_position(std::int32_t sequence) const {
+        return positions_[cu_seqlens_[sequence + 1] - 1];
+    }
+    std::int32_t first_visible(std::int32_t position) const {
+        return shape_.window == 0
+                   ? 0
+                   : static_cast<std::int32_t>(std::max<std::int64_t>(0, position - shape_.window + 1));
+    }
+
+    void check_table(std::int32_t sequence) const {
+        const std::int64_t end = last_position(sequence) / shape_.block_size + 1;
+        if (end > group_.width) {
+            refuse("block table of sequence " + std::to_string(sequence) + " ends before position " +
+                   std::to_string(last_position(sequence)));
+        }
+        for (std::int64_t i = first_visible(first_position(sequence)) / shape_.block_size; i < end; ++i) {
+            const std::int32_t id = table(sequence)[i];
+            if (id < 1 || id >= shape_.num_blocks) {
+                refuse("block table of sequence " + std::to_string(sequence) + " has block id " +
+                       std::to_string(id) + " at " + std::to_string(i) + ", outside 1 to " +
+                       std::to_string(shape_.num_blocks - 1));
+            }
+        }
+    }
+
+    std::int32_t num_queries() const { return static_cast<std::int32_t>(plan_.queries.size()); }
+
+    void add_queries(std::int32_t sequence, std::int32_t first_row, std::int32_t end_row) {
+        for (std::int32_t row = first_row; row < end_row; ++row) {
+            plan_.queries.push_back({row, sequence, first_visible(positions_[row]), positions_[row] + 1, -1});
+        }
+    }
+
+    // One unit per span, for the queries from `first_query` on.
+    void add_units(std::int32_t first_query) {
+        const std::int32_t count = num_queries() - first_query;
+        const std::int32_t last_span = (plan_.queries.back().end - 1) / kSpan;
+        for (std::int32_t span = plan_.queries[first_query].first_visible / kSpan; span <= last_span;
+             ++span) {
+            plan_.units.push_back({first_query, count, span, span + 1});
+        }
+    }
+
+    void add_long_chunk(std::int32_t sequence) {
+        const std::int32_t end = cu_seqlens_[sequence + 1];
+        for (std::int32_t row = cu_seqlens_[sequence]; row < end; row += tile_) {
+            const std::int32_t first_query = num_queries();
+            add_queries(sequence, row, std::min(row + tile_, end));
+            add_units(first_query);
+        }
+    }
+
+    // The blocks of a span that a sequence's queries look at, and the number of the first.
+    struct Blocks {
+        std::int64_t first;
+        std::span<const std::int32_t> ids;
+
+        bool operator==(const Blocks& other) const {
+            return first == other.first && std::ranges::equal(ids, other.ids);
+        }
+    };
+    Blocks blocks_of(std::int32_t sequence, std::int32_t span) const {
+        const std::int32_t begin = std::max(span * kSpan, first_visible(first_position(sequence)));
+        const std::int32_t end = std::min((span + 1) * kSpan, last_position(sequence) + 1);
+        if (begin >= end) return {-1, {}};
+        const std::int64_t first = begin / shape_.block_size, last = (end - 1) / shape_.block_size;
+        return {first, {table(sequence) + first, static_cast<std::size_t>(last + 1 - first)}};
+    }
+
+    void add_short_chunks(std::vector<std::int32_t>& sequences) {
+        const auto blocks = [&](std::int32_t sequence) {
+            return std::span(table(sequence), static_cast<std::size_t>(group_.width));
+        };
+        std::ranges::stable_sort(sequences, [&](std::int32_t a, std::int32_t b) {
+            return std::ranges::lexicographical_compare(blocks(a), blocks(b));
+        });
+        std::vector<std::int32_t> first_queries;  // of each sequence, and the end
+        std::int32_t first_span = INT32_MAX, end_span = 0;
+        for (const std::int32_t sequence : sequences) {
+            first_queries.push_back(num_queries());
+            add_queries(sequence, cu_seqlens_[sequence], cu_seqlens_[sequence + 1]);
+            first_span = std::min(first_span, first_visible(first_position(sequence)) / kSpan);
+            end_span = std::max(end_span, last_position(sequence) / kSpan + 1);
+        }
+        first_queries.push_back(num_queries());
+
+        for (std::int32_t span = first_span; span < end_span; ++span) {
+            for (std::size_t i = 0, end; i < sequences.size(); i = end) {
+                const Blocks shared = blocks_of(sequences[i], span);
+                end = i + 1;
+                if (shared.ids.empty()) continue;
+                while (end < sequences.size() && first_queries[end + 1] - first_queries[i] <= tile_ &&
+                       shared == blocks_of(sequences[end], span)) {
+                    ++end;
+                }
+                plan_.units.push_back(
+                    {first_queries[i], first_queries[end] - first_queries[i], span, span + 1});
+            }
+        }
+    }
+
+    void join_units() {
+        std::vector<Unit> parts = std::move(plan_.units);
+        std::ranges::stable_sort(parts, [](const Unit& a, const Unit& b) {
+            return std::pair(a.first_query, a.num_queries) < std::pair(b.first_query, b.num_queries);
+        });
+        std::int64_t total = 0;
+        for (const Unit& part : parts) total += cost(part) * shape_.num_kv_heads;
+        // A part of less than two spans costs more to merge than it gains.
+        const std::int64_t most = std::max<std::int64_t>(2, total / (4 * shape_.num_threads));
+        plan_.units.clear();
+        for (const Unit& part : parts) {
+            if (!plan_.units.empty()) {
+                Unit& last = plan_.units.back();
+                if (last.first_query == part.first_query && last.num_queries == part.num_queries &&
+                    last.end_span == part.first_span && cost(last) + cost(part) <= most) {
+                    last.end_span = part.end_span;
+                    continue;
+                }
+            }
+            plan_.units.push_back(part);
+        }
+    }
+
+    void find_queries_to_merge() {
+        std::vector<std::int32_t> num_units(plan_.queries.size());
+        for (const Unit& unit : plan_.units) {
+            for (std::int32_t i = 0; i < unit.num_queries; ++i) ++num_units[unit.first_query + i];
+        }
+        for (std::int32_t i = 0; i < num_queries(); ++i) {
+            if (num_units[i] == 1) continue;
+            Query& query = plan_.queries[i];
+            query.first_record = plan_.num_records;
+            plan_.num_records += num_spans(query);
+            plan_.to_merge.push_back(i);
+        }
+    }
+
+    AttentionPlan plan_;
+    const PlanShape& shape_;
+    const GroupInputs& group_;
+    const std::vector<std::int32_t>& positions_;
+    const std::vector<std::int32_t>& cu_seqlens_;
+    const std::int32_t tile_;
+};
+
+}  // namespace
+
+AttentionPlan make_plan(const PlanShape& shape, const GroupInputs& group,
+                        const std::vector<std::int32_t>& positions,
+                        const std::vector<std::int32_t>& cu_seqlens) {
+    return Planner(shape, group, positions, cu_seqlens).make();
+}
+
+}  // namespace ratoon

@@ -1,0 +1,73 @@
+#include "stages.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ratoon {
+namespace {
+
+bool is_quantised(const Matrix& matrix) { return quantised(layout_of(matrix->panels.format)); }
+
+}  // namespace
+
+Rows input_rows(Workspace::Input& memory, const Kernels& kernels, std::int64_t num_rows,
+                const std::vector<Matrix>& matrices) {
+    const std::int64_t depth = matrices.front()->panels.depth;
+    Rows rows = {nullptr, {nullptr, num_rows, depth / kGroup, kernels.tile_height}, depth};
+    if (!std::ranges::all_of(matrices, is_quantised)) {
+        memory.values.reserve(static_cast<std::size_t>(num_rows * depth) * 4);
+        rows.values = memory.values.as<float>();
+    }
+    if (std::ranges::any_of(matrices, is_quantised)) {
+        memory.tiles.reserve(static_cast<std::size_t>(num_rows * rows.tiles.groups * QuantTiles::kRowBytes));
+        rows.tiles.data = memory.tiles.data();
+    }
+    return rows;
+}
+
+void put_row(const Kernels& kernels, const float* x, std::int64_t row, const Rows& rows) {
+    if (rows.values) std::memcpy(rows.values + row * rows.depth, x, static_cast<std::size_t>(rows.depth) * 4);
+    if (rows.tiles.data) kernels.quantise(x, row, 0, rows.tiles.groups, rows.tiles);
+}
+
+void normalise_rows(Engine& engine, Worker& worker, const float* x, std::int64_t num_rows, const Floats& norm,
+                    float eps, const Rows& rows) {
+    worker.share(num_rows, [&](std::int64_t row) {
+        auto* normal = reinterpret_cast<float*>(worker.scratch());
+        engine.kernels.normalise(x + row * rows.depth, norm.data(), eps, rows.depth, normal);
+        put_row(engine.kernels, normal, row, rows);
+    });
+}
+
+void multiply_rows(Engine& engine, Worker& worker, const Panels& panels, const Rows& rows,
+                   std::int64_t num_rows, float* out, std::int64_t stride, bool add) {
+    const std::int64_t blocks = divide_up(num_rows, kRowBlock), count = num_panels(panels);
+    const std::int64_t chunks =
+        std::min(count, blocks == 1 ? std::int64_t{4} * engine.pool.size() : divide_up(count, 4));
+    worker.share(blocks * chunks, [&](std::int64_t item) {
+        const std::int64_t first_row = item / chunks * kRowBlock, chunk = item % chunks;
+        const std::int64_t first = chunk * count / chunks, end = (chunk + 1) * count / chunks;
+        engine.kernels.product(panels, first, end, rows, first_row, std::min(num_rows, first_row + kRowBlock),
+                               out + first_row * stride + first * kPanel, stride, add);
+    });
+}
+
+Residual::Residual(Engine& engine, const Panels& panels, const Floats& post_norm, float eps,
+                   std::int64_t num_rows)
+    : engine_(engine), panels_(panels), post_norm_(post_norm), eps_(eps), num_rows_(num_rows) {
+    engine.workspace.product.reserve(static_cast<std::size_t>(num_rows) * post_norm.size() * 4);
+    product_ = engine.workspace.product.as<float>();
+}
+
+void Residual::run(Worker& worker, const Rows& rows, float* x) const {
+    const std::int64_t width = panels_.columns;
+    if (post_norm_.empty()) return multiply_rows(engine_, worker, panels_, rows, num_rows_, x, width, true);
+    multiply_rows(engine_, worker, panels_, rows, num_rows_, product_, width, false);
+    worker.share(num_rows_, [&](std::int64_t row) {
+        auto* normal = reinterpret_cast<float*>(worker.scratch());
+        engine_.kernels.normalise(product_ + row * width, post_norm_.data(), eps_, width, normal);
+        for (std::int64_t i = 0; i < width; ++i) x[row * width + i] += normal[i];
+    });
+}
+
+}  // namespace ratoon

@@ -1,0 +1,53 @@
+// The stages that blocks are made of. Each is called by every thread of a parallel region and ends when all
+// its work is done.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine.hpp"
+#include "kernels.hpp"
+#include "packing.hpp"
+#include "threads.hpp"
+
+namespace ratoon {
+
+using Floats = std::vector<float>;
+
+// Rows that one item of work takes through a panel: a whole number of tiles, few enough to stay in the cache.
+constexpr std::int64_t kRowBlock = 64;
+
+static inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// Before a region: memory for the input rows of a product with these matrices, in the forms that they take.
+Rows input_rows(Workspace::Input& memory, const Kernels& kernels, std::int64_t num_rows,
+                const std::vector<Matrix>& matrices);
+
+// One row becomes an input row.
+void put_row(const Kernels& kernels, const float* x, std::int64_t row, const Rows& rows);
+
+// rows = norm(x)
+void normalise_rows(Engine& engine, Worker& worker, const float* x, std::int64_t num_rows, const Floats& norm,
+                    float eps, const Rows& rows);
+
+// out = rows times a matrix of one unit, or that added to it.
+void multiply_rows(Engine& engine, Worker& worker, const Panels& panels, const Rows& rows,
+                   std::int64_t num_rows, float* out, std::int64_t stride, bool add);
+
+// How a block ends: x += rows times a matrix, with an optional norm in between.
+class Residual {
+public:
+    // Before the region.
+    Residual(Engine& engine, const Panels& panels, const Floats& post_norm, float eps, std::int64_t num_rows);
+    void run(Worker& worker, const Rows& rows, float* x) const;
+
+private:
+    Engine& engine_;
+    const Panels& panels_;
+    const Floats& post_norm_;
+    float eps_;
+    std::int64_t num_rows_;
+    float* product_;
+};
+
+}  // namespace ratoon
