@@ -1,4 +1,4 @@
-// The extension module: turns NumPy arrays into pointers after checking their shapes, lets go of the GIL, calls
+// The extension module: turns NumPy arrays into pointers after checking their shapes, releases the GIL, calls
 // a block.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>

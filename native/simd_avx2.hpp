@@ -162,7 +162,7 @@ struct Dot {
             lo = _mm256_add_epi16(pairs.lo, lo);
             hi = _mm256_add_epi16(pairs.hi, hi);
         }
-        // Compilers like to put off all additions, and run out of registers; this makes them add here and now.
+        // Compilers put off all the additions and run out of registers; this makes them add now.
         asm("" : "+x"(lo), "+x"(hi));
         pairs = {lo, hi};
         if constexpr (kStep % kRun == kRun - 1 || kStep == kSteps - 1) {

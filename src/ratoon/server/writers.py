@@ -12,6 +12,10 @@ from ratoon.server.api_error import ApiError
 
 DONE = b"data: [DONE]\n\n"
 
+_to_json = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":")
+).encode  # made once: it is used per token
+
 
 class Writer(Protocol):
     """First `write`, any number of times, then `finish` or, if something has been sent, `fail`."""
@@ -132,7 +136,7 @@ async def _receive_nothing() -> Message:
 
 
 def _json(body: Mapping[str, object]) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return _to_json(body).encode()
 
 
 def _event(body: Mapping[str, object]) -> bytes:

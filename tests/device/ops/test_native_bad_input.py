@@ -202,11 +202,12 @@ def test_a_token_outside_the_vocabulary_is_refused() -> None:
     assert embedding(np.array([2], np.int32)).shape == (1, 32)
 
 
-def test_a_variant_the_processor_does_not_run_is_refused() -> None:
+def test_a_variant_or_a_number_of_threads_that_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="mmx"):
         NativeOps(1, "mmx")
-    with pytest.raises(InvalidParameterError, match="threads"):
-        NativeOps(0)
+    for num_threads in (0, -1, 10**6):
+        with pytest.raises(InvalidParameterError, match="threads"):
+            NativeOps(num_threads)
 
 
 def test_the_best_variant_is_the_default_and_the_name_says_which() -> None:

@@ -216,3 +216,14 @@ def test_a_row_of_zeros_gives_zeros(native: Ops) -> None:
         out = native.linear([stored(dtype, 20, DEPTH)])(x)
         assert not out[0].any()
         assert np.abs(out[1]).max() < 1e-30
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_an_input_that_is_no_number_is_not_hidden(native: Ops, dtype: str) -> None:
+    x = rows_of(3)
+    x[1, 100] = np.nan
+    x[2, 100] = np.inf
+    out = native.linear([stored(dtype, 20, DEPTH)])(x)
+    assert np.isfinite(out[0]).all()
+    assert np.isnan(out[1]).all()
+    assert not np.isfinite(out[2]).any()

@@ -1,8 +1,8 @@
 """`NativeOps`: the operations in C++, through the extension module `_native` (sources in `native/`).
 
-This file turns the protocol's values into the module's arguments; shapes and bounds are checked there, once per
-call, before any memory is touched. What cannot be true (a slot outside the pages, a table too short) raises
-`ValueError`, an array of another type or order `TypeError`: both are bugs of the caller.
+This file turns the protocol's values into the module's arguments; shapes and bounds are checked there, once
+per call, before any memory is touched. What cannot be true (a slot outside the pages, a table too short)
+raises `ValueError`, an array of another type or order `TypeError`: both are bugs of the caller.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,11 @@ from ratoon.device.ops.protocol import (
 from ratoon.errors import InvalidParameterError, UnsupportedModelError
 
 CACHE_LINE = 64
+MAX_THREADS = 256
 
 
 class NativePages:
-    """The pool. K of a head is [head_dim][block_size], so that scores of neighbouring keys are computed together."""
+    """The pool. In a page, K of a head is [head_dim][block_size], V is [block_size][head_dim]."""
 
     def __init__(self, layout: KVLayout) -> None:
         num_bytes = layout.num_blocks * layout.page_bytes
@@ -115,8 +116,8 @@ class NativeOps:
             raise InvalidParameterError(
                 f"this processor does not run {self._isa} kernels", hint=f"It runs {', '.join(variants)}."
             )
-        if num_threads < 1:
-            raise InvalidParameterError("the number of threads must be at least 1")
+        if not 1 <= num_threads <= MAX_THREADS:
+            raise InvalidParameterError(f"the number of threads must be from 1 to {MAX_THREADS}")
         self._engine = _native.Engine(num_threads, self._isa)
         self._ropes: dict[int, tuple[Rope, _native.Rope]] = {}
 
@@ -128,7 +129,7 @@ class NativeOps:
 
     @property
     def numerics(self) -> str:
-        """Version of the arithmetic: AVX2 and AVX-512 give the same bits, the portable kernels round otherwise."""
+        """Version of the arithmetic: AVX2 and AVX-512 give the same bits, portable kernels others."""
         return "native-1-portable" if self._isa == "portable" else "native-1"
 
     def supports(self, dtype: str) -> bool:
