@@ -3,9 +3,9 @@
     python bench/server/throughput.py smollm2 --requests 16
 
 The same requests (1,024 shared tokens, then 32 of their own, 64 output tokens) are run by the library in this
-process and streamed from a server, turn by turn and each time on a cold cache. Which of the two comes first
-changes from round to round; the figure is the median of the rounds' ratios, so that slow drifts of the
-machine cancel out.
+process, asked from a server in one piece each, and streamed from it; turn by turn and each time on a cold
+cache, in an order that changes from round to round. The figures are medians of the rounds' ratios, so that
+slow drifts of the machine cancel out. The clients share the machine with the server.
 """
 
 import argparse
@@ -39,24 +39,25 @@ def run_engine(llm: LLM, prompts: list[list[int]], args: argparse.Namespace) -> 
     return seconds
 
 
-async def run_server(client: Client, prompts: list[list[int]], args: argparse.Namespace) -> float:
-    """Return the seconds that clients wait who stream the same requests at once."""
+async def run_server(
+    client: Client, prompts: list[list[int]], args: argparse.Namespace, *, stream: bool
+) -> float:
+    """Return the seconds until clients that ask for everything at once have their answers."""
     await client.json("POST", "/cache/reset")
-    fields = {"temperature": 0, "max_tokens": args.output, "ignore_eos": True, "stream": True}
+    fields: dict[str, Any] = {"temperature": 0, "max_tokens": args.output, "ignore_eos": True}
+    if stream:
+        fields |= {"stream": True, "stream_options": {"include_usage": True}}
+    answers = []
 
-    async def stream(prompt: list[int]) -> None:
-        options = {"stream_options": {"include_usage": True}}
-        async with client.request(
-            "POST", "/v1/completions", {"prompt": prompt, **fields, **options}
-        ) as response:
-            data = await response.body()  # read as it comes, looked at when all is there
-        usage = json.loads(data.split(b"\n\n")[-3].removeprefix(b"data: "))["usage"]
-        assert usage
-        assert usage["completion_tokens"] == args.output
+    async def ask(prompt: list[int]) -> None:
+        async with client.request("POST", "/v1/completions", {"prompt": prompt, **fields}) as response:
+            answers.append(await response.reader.read())  # looked at when the clock has stopped
 
     begun = time.perf_counter()
-    await asyncio.gather(*map(stream, prompts))
-    return time.perf_counter() - begun
+    await asyncio.gather(*map(ask, prompts))
+    seconds = time.perf_counter() - begun
+    assert all(f'"completion_tokens":{args.output},'.encode() in answer for answer in answers)
+    return seconds
 
 
 def main() -> None:
@@ -70,29 +71,35 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     rng = random.Random(1)
-    rounds: list[tuple[float, float]] = []
+    rounds: list[dict[str, float]] = []
     with LLM(args.model) as llm, serving(args.model, "--admin-key", "bench") as process:
         client = Client(process.port, "bench")
         for number in range(args.rounds + 1):
             prompts = make_prompts(rng, args)
-            runs = [
-                lambda prompts=prompts: run_engine(llm, prompts, args),
-                lambda prompts=prompts: asyncio.run(run_server(client, prompts, args)),
-            ]
-            if number % 2:
-                engine, server = (run() for run in runs)
-            else:
-                server, engine = (run() for run in reversed(runs))
+            seconds = {}
+            for kind in rng.sample(["engine", "whole", "streamed"], 3):
+                if kind == "engine":
+                    seconds[kind] = run_engine(llm, prompts, args)
+                else:
+                    seconds[kind] = asyncio.run(run_server(client, prompts, args, stream=kind == "streamed"))
             if number:  # the first round warms up
-                rounds.append((engine, server))
+                rounds.append(seconds)
         process.stop()
     tokens = args.requests * args.output
     result: dict[str, Any] = {
         "output_tokens": tokens,
-        "engine_tokens_per_s": round(tokens / statistics.median(engine for engine, _ in rounds), 1),
-        "server_tokens_per_s": round(tokens / statistics.median(server for _, server in rounds), 1),
-        "ratio": round(statistics.median(engine / server for engine, server in rounds), 4),
-        "ratios": sorted(round(engine / server, 3) for engine, server in rounds),
+        "tokens_per_s": {
+            kind: round(tokens / statistics.median(seconds[kind] for seconds in rounds), 1)
+            for kind in ("engine", "whole", "streamed")
+        },
+        "ratio_to_engine": {
+            kind: round(statistics.median(seconds["engine"] / seconds[kind] for seconds in rounds), 3)
+            for kind in ("whole", "streamed")
+        },
+        "ratios": {
+            kind: sorted(round(seconds["engine"] / seconds[kind], 3) for seconds in rounds)
+            for kind in ("whole", "streamed")
+        },
     }
     print(json.dumps(result, indent=1))
 
