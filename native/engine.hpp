@@ -33,8 +33,7 @@ struct Engine {
     std::atomic_flag busy;
 };
 
-// Marks the engine as running; a second thread is turned away rather than let in to overwrite the first one's
-// results.
+// Marks the engine as running; a second thread is turned away rather than let in to overwrite results.
 class Running {
 public:
     explicit Running(Engine& engine);

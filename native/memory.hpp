@@ -24,7 +24,8 @@ public:
         constexpr std::size_t kHugePage = std::size_t{1} << 21;
         const std::size_t alignment = bytes >= kHugePage ? kHugePage : 64;
         const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-        memory_.reset();
+        size_ = 0;
+        memory_.reset();  // first, so that old and new are never held together
         memory_.reset(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, rounded)));
         if (!memory_) throw std::bad_alloc();
         size_ = rounded;
@@ -58,12 +59,13 @@ public:
     };
 
     Piece take(std::size_t bytes) {
-        constexpr std::size_t kChunk = std::size_t{1}
-                                       << 26;  // reserved; the operating system gives what is written to
+        // Only reserved: the operating system gives what is written to.
+        constexpr std::size_t kChunk = std::size_t{64} << 20;
         const std::size_t rounded = (bytes + 63) / 64 * 64;
         if (!chunk_ || used_ + rounded > size_) {
-            size_ = rounded > kChunk ? rounded : kChunk;
-            chunk_ = std::make_shared<Buffer>(size_);
+            const std::size_t size = rounded > kChunk ? rounded : kChunk;
+            chunk_ = std::make_shared<Buffer>(size);
+            size_ = size;
             used_ = 0;
         }
         used_ += rounded;
