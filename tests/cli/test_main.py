@@ -1,9 +1,12 @@
 """The `ratoon` script: help, errors, exit statuses."""
 
 import argparse
+import io
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,7 +30,17 @@ def python(*arguments: str) -> "subprocess.Popen[bytes]":
 
 
 @pytest.fixture
-def a_command_that_raises(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def own_interrupt() -> Iterator[None]:
+    """Give the test run its Ctrl-C back: `main` ignores it once it is on its way out."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.fixture
+def a_command_that_raises(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, own_interrupt: None
+) -> None:
     """Replace every command by one that raises the test's parameter."""
 
     def run(arguments: argparse.Namespace) -> int:
@@ -87,6 +100,19 @@ def test_what_goes_wrong_is_told_and_gives_its_exit_status(
 ) -> None:
     assert main(["pull"]) == status
     assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize("a_command_that_raises", [KeyboardInterrupt()], indirect=True)
+def test_a_second_ctrl_c_does_not_disturb_the_way_out(
+    a_command_that_raises: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Impatient(io.StringIO):
+        def write(self, text: str) -> int:
+            signal.raise_signal(signal.SIGINT)
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stderr", Impatient())
+    assert main(["pull"]) == 130
 
 
 def test_a_reader_that_goes_away_is_no_complaint() -> None:

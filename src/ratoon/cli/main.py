@@ -11,6 +11,7 @@ Data goes to stdout, everything said to the user to stderr. Exit status: 0 succe
 import argparse
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol, cast
@@ -107,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         report(error)
         return error.exit_status
     except KeyboardInterrupt:
+        # From here on we only leave; a second Ctrl-C must not turn that into a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         print(file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
