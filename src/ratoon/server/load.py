@@ -22,7 +22,7 @@ def load_served_model(model: str, name: str, config: EngineConfig) -> ServedMode
         root=loaded.root,
         max_model_len=loaded.config.max_model_len or 0,
         core=core,
-        engine=AsyncEngine(core),
+        engine=AsyncEngine(core, num_threads=loaded.config.threads or 1),
         tokenizer=loaded.tokenizer,
         load_chat_template=cache(lambda: load_chat_template(loaded.checkpoint, loaded.tokenizer)),
         make_chain=loaded.chain,
