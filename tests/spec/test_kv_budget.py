@@ -55,11 +55,12 @@ def test_a_budget_below_two_blocks_is_refused() -> None:
 
 
 def blocks_by_walking(window: int | None, block_size: int, num_tokens: int, chunk: int) -> int:
-    """Grow a request in chunks that begin anywhere, and count the blocks that it needs at once."""
+    """Grow a request in chunks that begin anywhere, and count the blocks that it holds at once."""
     most = 0
     for begin in range(num_tokens):
         end = min(begin + chunk, num_tokens)
-        first = 0 if window is None else max(0, begin - window + 1)
+        num_filled = begin // block_size * block_size
+        first = 0 if window is None else max(0, num_filled - window)
         most = max(most, (end - 1) // block_size - first // block_size + 1)
     return most
 

@@ -5,7 +5,7 @@ request that is planned, then `commit` for each after the step succeeded, or one
 between steps, or during planning for a request that is not in the plan.
 
 A request asks for blocks only when its chunk passes the end of what it has, and commits only when the chunk
-filled a block, built on new hits, or may have left a block behind a window.
+filled a block or built on new hits.
 """
 
 from ratoon.cache.manager import CacheManager
@@ -23,7 +23,6 @@ class Holdings:
         self._cache = cache
         self._max_chunk = max_chunk
         self._block_size = cache.block_size
-        self._has_windows = any(group.window is not None for group in cache.groups)
         self._watermark = max(1, cache.usable_blocks // 100)
         self._to_commit: set[int] = set()
 
@@ -114,7 +113,7 @@ class Holdings:
         fills_a_block = end // size > first // size
         if fills_a_block:
             self._cache.announce(request.id, end)
-        if fills_a_block or match is not None or self._has_windows:
+        if fills_a_block or match is not None:
             self._to_commit.add(request.id)
         return make_chunk(request, first, end, write_from)
 

@@ -4,8 +4,8 @@
     blocks     = budget // page bytes, of which block 0 is the null block
 
 A request of n tokens holds, in each group, ceil(n / block size) blocks. In a group with a window of W
-tokens it holds no more than the blocks of the W - 1 tokens before a chunk and of the chunk, wherever
-these begin within a block.
+tokens it holds no more than the last ceil(W / block size) full blocks, and those of a chunk after them,
+which may begin anywhere within a block.
 """
 
 from bisect import bisect_right
@@ -81,9 +81,9 @@ def blocks_for(
     """
     whole = -(-num_tokens // block_size)
     chunk = num_tokens if max_chunk is None else min(max_chunk, num_tokens)
-    total = 0
-    for group in groups:
-        span = num_tokens if group.window is None else group.window - 1 + chunk
-        # A span that may begin anywhere in a block touches one block more than one that begins with it.
-        total += min(whole, (span + block_size - 2) // block_size + 1)
-    return total
+    # Before the chunk come the tokens of its first block, at most all but one.
+    unfilled = -(-(block_size - 1 + chunk) // block_size)
+    return sum(
+        whole if group.window is None else min(whole, -(-group.window // block_size) + unfilled)
+        for group in groups
+    )
