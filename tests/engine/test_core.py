@@ -19,7 +19,7 @@ def test_a_request_runs_to_its_end(make_bench: MakeBench) -> None:
     assert len(bench.output(request)) == 3
     assert first.finish_reason is second.finish_reason is None
     assert last.finish_reason is FinishReason.LENGTH
-    assert last.usage == Usage(prompt_tokens=3, cached_tokens=0, completion_tokens=3)
+    assert last.usage == Usage(3, 0, 3, "nothing: every full block was cached")
     # The clock ticks at arrival, and four times in each step: planning, planned, executed, applied.
     assert last.timings == Timings(arrival_s=0, first_scheduled_s=1, first_token_s=3, finished_s=11)
     assert (last.timings.queue_s, last.timings.ttft_s, last.timings.e2e_s) == (1, 3, 11)
