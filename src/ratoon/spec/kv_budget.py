@@ -46,6 +46,11 @@ class KVBudget:
         """What a token costs while every group keeps it."""
         return self.page_bytes // self.block_size * len(self.groups)
 
+    @property
+    def bytes_per_token_beyond_windows(self) -> int:
+        """What a sequence grows by per token once it is longer than every window."""
+        return self.page_bytes // self.block_size * sum(group.window is None for group in self.groups)
+
     def max_tokens(self, limit: int, max_chunk: int | None = None) -> int:
         """Return how long a request can get here, `limit` at most; `max_chunk` is as in `blocks_for`."""
         return bisect_right(
@@ -58,14 +63,19 @@ class KVBudget:
 def kv_budget(
     spec: ModelSpec, groups: Sequence[CacheGroupSpec], *, block_size: int, kv_dtype: str, kv_cache_bytes: int
 ) -> KVBudget:
-    """Return the pool that a budget pays for. Raises `InvalidParameterError` where that is no block."""
+    """Return the pool that a budget pays for.
+
+    Raises `InvalidParameterError` where that is less than a block for each group: it could serve nothing.
+    """
     num_slots = max(len(group.layers) for group in groups)
     per_position = 2 * num_slots * spec.num_kv_heads * spec.head_dim * ELEMENT_BYTES[kv_dtype]
     page_bytes = per_position * block_size
     num_blocks = kv_cache_bytes // page_bytes
-    if num_blocks < 2:
+    least = 1 + len(groups)
+    if num_blocks < least:
         raise InvalidParameterError(
-            f"{format_bytes(kv_cache_bytes)} of KV cache are not two blocks of {format_bytes(page_bytes)}.",
+            f"{format_bytes(kv_cache_bytes)} of KV cache are not {least} blocks of {format_bytes(page_bytes)}: "
+            "the null block, and one for each cache group.",
             hint="Raise --kv-cache-bytes or lower --block-size.",
         )
     return KVBudget(tuple(groups), block_size, num_slots, page_bytes, num_blocks)
