@@ -67,7 +67,9 @@ def test_whoever_builds_on_a_hit_leaves_as_much(
     max_chunk: int,
     num_more: int,
 ) -> None:
-    cache = CacheManager([CacheGroupSpec(window) for window in windows], num_blocks=400, block_size=block_size)
+    cache = CacheManager(
+        [CacheGroupSpec(window) for window in windows], num_blocks=400, block_size=block_size
+    )
     first = HashChain(bytes(32), block_size, tokens=range(num_prompt))
     assert cache.reserve(REQUEST, first, num_prompt)
     cache.commit(REQUEST, num_prompt)
@@ -93,7 +95,9 @@ def test_whoever_builds_on_a_hit_leaves_as_much(
 def test_while_nothing_is_evicted_every_beginning_of_a_served_prompt_is_a_hit(
     windows: list[int | None], block_size: int, num_tokens: int, max_chunk: int, data: st.DataObject
 ) -> None:
-    cache = CacheManager([CacheGroupSpec(window) for window in windows], num_blocks=500, block_size=block_size)
+    cache = CacheManager(
+        [CacheGroupSpec(window) for window in windows], num_blocks=500, block_size=block_size
+    )
     chain = HashChain(bytes(32), block_size, tokens=range(num_tokens))
     for start in range(0, num_tokens, max_chunk):
         end = min(num_tokens, start + max_chunk)

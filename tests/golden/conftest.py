@@ -116,9 +116,7 @@ def check_logits() -> Callable[[Case, Floats, float], None]:
         )
         log_sum = after_prompt.max() + np.log(np.exp(after_prompt - after_prompt.max()).sum())
         summary = [log_sum, after_prompt.mean(), after_prompt.std()]
-        np.testing.assert_allclose(
-            summary, [case["logsumexp"], case["mean"], case["std"]], atol=atol, rtol=0
-        )
+        np.testing.assert_allclose(summary, [case["logsumexp"], case["mean"], case["std"]], atol=atol, rtol=0)
         chosen = logits[np.arange(len(tokens)), tokens]
         np.testing.assert_allclose(chosen, case["logits"], atol=atol, rtol=0)
         clear = np.array(case["gaps"]) > 2 * atol
@@ -165,7 +163,7 @@ def nll_of() -> Callable[[list[int], Floats], float]:
     """Return a function of tokens and of the logits before each: their negative log-likelihood in nats."""
 
     def nll(token_ids: list[int], logits: Floats) -> float:
-        return -sum(log_softmax(row)[token] for row, token in zip(logits, token_ids, strict=True))
+        return -float(sum(log_softmax(row)[token] for row, token in zip(logits, token_ids, strict=True)))
 
     return nll
 

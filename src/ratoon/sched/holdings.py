@@ -16,7 +16,6 @@ from ratoon.request.request import Request
 from ratoon.sched.chunk import make_chunk
 from ratoon.step import ScheduledChunk
 
-
 EVERY_BLOCK = "nothing: every full block was cached"
 NOT_READ = "the request: it does not read the cache"
 CACHE_OFF = "the settings: caching is off"

@@ -74,8 +74,8 @@ def kv_budget(
     least = 1 + len(groups)
     if num_blocks < least:
         raise InvalidParameterError(
-            f"{format_bytes(kv_cache_bytes)} of KV cache are not {least} blocks of {format_bytes(page_bytes)}: "
-            "the null block, and one for each cache group.",
+            f"{format_bytes(kv_cache_bytes)} of KV cache are not {least} blocks of {format_bytes(page_bytes)}"
+            ": the null block, and one for each cache group.",
             hint="Raise --kv-cache-bytes or lower --block-size.",
         )
     return KVBudget(tuple(groups), block_size, num_slots, page_bytes, num_blocks)
