@@ -155,7 +155,7 @@ def draw_asks(rng: random.Random, subject: Subject) -> list[Ask]:
 def draw_engine(
     rng: random.Random, subject: Subject, model: LoadedModel, asks: Sequence[Ask]
 ) -> tuple[Bench, list[list[Ask]]]:
-    """Return an engine with a chunk budget and a pool, roomy or too small for growing answers; five batches."""
+    """Return an engine with some budget and a pool, roomy or too small for growing answers; five batches."""
     budget = round(512 ** rng.random())
     share_in_flight = rng.random() < 0.5
     if rng.random() < 0.5:
