@@ -9,8 +9,10 @@ demo: .venv/installed
 	$(BIN)/ratoon pull smollm2
 	$(BIN)/ratoon demo
 
+# Gemma comes under terms of use, which the pull names; `.venv/bin/pytest` alone skips its tests.
 test: .venv/installed-dev
 	$(BIN)/ratoon pull smollm2
+	$(BIN)/ratoon pull gemma3-270m
 	$(BIN)/pytest
 
 serve: .venv/installed-serve

@@ -1,4 +1,4 @@
-"""Fixtures for every room: where the real model lies. Also: no test of Hypothesis is timed."""
+"""Fixtures for every room: where the real models lie. Also: no test of Hypothesis is timed."""
 
 import os
 from pathlib import Path
@@ -19,3 +19,16 @@ def smollm2_path() -> Path:
     from ratoon.checkpoint.catalog import model_path
 
     return model_path("smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma_path() -> Path:
+    """Return the pulled Gemma 3 file, which `make test` pulls too; without it the test is skipped.
+
+    Not everybody who runs a part of the suite has agreed to Gemma's terms of use.
+    """
+    from ratoon.checkpoint.catalog import CATALOG, model_path, pulled_folder
+
+    if not pulled_folder("gemma3-270m").is_dir():
+        pytest.skip(f"Gemma is not here; `ratoon pull gemma3-270m` under {CATALOG['gemma3-270m'].terms}")
+    return model_path("gemma3-270m")

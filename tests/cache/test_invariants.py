@@ -12,7 +12,7 @@ from ratoon.spec.cache_group import CacheGroupSpec
 
 def make_busy_cache() -> CacheManager:
     """Return a cache with blocks in every state, one of them idle because it is behind a window."""
-    cache = CacheManager([CacheGroupSpec(), CacheGroupSpec(3)], num_blocks=12, block_size=2)
+    cache = CacheManager([CacheGroupSpec(), CacheGroupSpec(2)], num_blocks=12, block_size=2)
     chain = HashChain(bytes(32), 2, tokens=range(6))
     assert cache.reserve(1, chain, 6)
     cache.commit(1, 5)

@@ -340,6 +340,17 @@ def test_without_prefix_caching_nothing_is_keyed_or_matched() -> None:
 # Sliding windows.
 
 
+def test_what_the_last_full_block_sees_is_kept_however_far_the_next_block_is_filled() -> None:
+    cache = make_cache(6)
+    chain = make_chain(12)
+    admit(cache, 1, chain)
+    for num_computed, first in ((8, 0), (11, 0), (12, 1)):
+        cache.commit(1, num_computed)
+        (table,) = cache.block_tables(1)
+        assert table.count(0) == first
+        check_invariants(cache)
+
+
 def test_blocks_behind_the_window_are_let_go_and_stay_a_hit() -> None:
     cache = make_cache(None, 8)
     admit(cache, 1, make_chain(16))
@@ -370,13 +381,14 @@ def test_the_agreed_length_is_what_every_group_allows_and_says_which_did_not_all
     chain = make_chain(16)
     admit(cache, 1, chain)
     cache.commit(1, 16)
-    assert queue(cache) == [9, 6, 5]
+    assert queue(cache) == [9, 5]
     stranger = make_chain(4, first=50)
-    assert cache.reserve(2, stranger, 4), "takes 9, and 6 from the sliding group"
+    assert cache.reserve(2, stranger, 4), "takes 9, and 5 from the sliding group"
 
-    longer, same = cache.match(make_chain(17), 17), cache.match(make_chain(16), 16)
+    longer, same, shorter = (cache.match(make_chain(length), length) for length in (17, 16, 9))
     assert (longer.num_cached_tokens, longer.limited_by) == (16, None)
-    assert (same.num_cached_tokens, same.limited_by) == (4, 1), "a full hit would need one block more"
+    assert (same.num_cached_tokens, same.limited_by) == (15, None)
+    assert (shorter.num_cached_tokens, shorter.limited_by) == (0, 1), "it would need the block that is gone"
 
 
 @given(

@@ -61,6 +61,9 @@ class Twin:
         window = self.windows[group]
         return 0 if window is None else max(0, position - window + 1) // self.size
 
+    def first_required(self, group: int, length: int, cached: int) -> int:
+        return max(0, min(self.first_needed(group, cached), length - 1))
+
     def key(self, group: int, chain: HashChain, i: int) -> Key:
         return group, chain.extra_keys.salt, tuple(chain.tokens[: (i + 1) * self.size])
 
@@ -74,10 +77,9 @@ class Twin:
             cached = min(length * self.size, num_tokens - 1)
             tables = []
             for g in range(len(self.windows)):
-                first = self.first_needed(g, cached)
+                first = self.first_required(g, length, cached)
                 found = [self.find(self.key(g, chain, i)) for i in range(first, length)]
-                proven = length == 0 or self.find(self.key(g, chain, length - 1))
-                if all(found) and proven:
+                if all(found):
                     tables.append((0,) * first + tuple(found))
             if len(tables) == len(self.windows):
                 return cached, length, tuple(tables)
@@ -110,7 +112,7 @@ class Twin:
                 for hit_id in hit_ids[filled:]:
                     self.pin(request_id, hit_id)
             for g in reversed(range(len(tables))):
-                behind = min(self.first_needed(g, cached), filled)
+                behind = min(self.first_required(g, length, cached), filled)
                 for i in reversed(range(len(tables[g]))):
                     if i < behind or filled <= i < length:
                         self.let_go(tables[g][i])
@@ -160,7 +162,7 @@ class Twin:
         self.filled[request_id] = max(length, self.filled[request_id])
         self.computed[request_id] = num_computed
         for g, table in enumerate(self.tables[request_id]):
-            first = self.first_needed(g, num_computed)
+            first = self.first_needed(g, self.filled[request_id] * self.size - 1)
             for block_id in reversed(table[:first]):
                 self.let_go(block_id)
             table[:first] = [0] * first

@@ -4,6 +4,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,3 +77,45 @@ def test_ctrl_c_stops_an_answer_and_the_talk_goes_on(
     assert ran.status == 0
     assert ran.out == "Sugar\nSugar\n"
     assert [message["content"] for message in asked[1]] == ["one", "Sugar", "two"]
+
+
+def test_a_template_from_a_file_is_used_instead_of_the_models_own(
+    run: Run, model: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "chat.jinja"
+    file.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    ran = run("chat", model, *FEW, f"--chat-template={file}", stdin=b"one two three\n")
+    assert ran.status == 0
+    assert counts(ran.err) == [(3, 0)]
+
+
+def test_a_template_that_is_not_there_or_no_template_is_an_error(
+    run: Run, model: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "chat.jinja"
+    assert "cannot be read: No such file" in run("chat", model, *FEW, f"--chat-template={file}").err
+    file.write_bytes(b"\xff")
+    assert f"{file} is not UTF-8" in run("chat", model, *FEW, f"--chat-template={file}").err
+    file.write_text("{{ unfinished")
+    ran = run("chat", model, *FEW, f"--chat-template={file}")
+    assert ran.status == 1
+    assert "not valid Jinja" in ran.err
+
+
+def test_a_base_model_asks_for_a_template_and_talks_with_one(
+    run: Run, gemma_path: Path, tmp_path: Path
+) -> None:
+    refused = run("chat", str(gemma_path), *FEW, stdin=b"Hi\n")
+    assert refused.status == 1
+    assert "has no chat template" in refused.err
+    assert "--chat-template" in refused.err
+
+    page = (Path(__file__).parents[2] / "docs/reference/models.md").read_text(encoding="utf-8")
+    [template] = re.findall(r"```jinja\n(.*?)```", page, flags=re.DOTALL)
+    file = tmp_path / "gemma.jinja"
+    file.write_text(template)
+    ran = run(
+        "chat", str(gemma_path), *FEW, f"--chat-template={file}", stdin=b"What is the capital of France?\n"
+    )
+    assert ran.status == 0
+    assert counts(ran.err) == [(16, 0)]

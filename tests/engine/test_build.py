@@ -94,7 +94,7 @@ def test_a_core_evicts_by_the_policy_of_its_configuration(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kv_cache_bytes": 1}, "not two blocks"),
+        ({"kv_cache_bytes": 1}, "not 2 blocks"),
         ({"kv_cache_bytes": 1 << 60}, "this machine's"),
         ({"max_model_len": 9000}, "ends at 8192"),
         ({"max_model_len": 8192, "kv_cache_bytes": 8 * MEBIBYTE}, "hold 336 tokens"),

@@ -19,7 +19,7 @@ def test_a_request_runs_to_its_end(make_bench: MakeBench) -> None:
     assert len(bench.output(request)) == 3
     assert first.finish_reason is second.finish_reason is None
     assert last.finish_reason is FinishReason.LENGTH
-    assert last.usage == Usage(prompt_tokens=3, cached_tokens=0, completion_tokens=3)
+    assert last.usage == Usage(3, 0, 3, "nothing: every full block was cached")
     # The clock ticks at arrival, and four times in each step: planning, planned, executed, applied.
     assert last.timings == Timings(arrival_s=0, first_scheduled_s=1, first_token_s=3, finished_s=11)
     assert (last.timings.queue_s, last.timings.ttft_s, last.timings.e2e_s) == (1, 3, 11)
@@ -271,3 +271,34 @@ def test_prompt_logprobs_are_complete_after_a_preemption_within_the_prompt(make_
     bench.run()
     assert bench.scheduler.num_preemptions > 0
     assert len(bench.last(scored).prompt_logprobs) == len(PREFIX)
+
+
+@pytest.mark.parametrize("windows", [(None,), (None, 6), (9,), (1, None), (None, 5, 13)], ids=str)
+def test_what_a_request_committed_is_a_hit_for_whoever_goes_on_from_it(
+    make_bench: MakeBench, windows: tuple[int | None, ...]
+) -> None:
+    """The pool is so small that a request evicts what lies behind its own windows."""
+    for budget in (3, 16):
+        needed = make_bench(windows=windows).cache.blocks_for(60, max_chunk=budget)
+        for length in range(1, 40):
+            bench = make_bench(num_blocks=needed + 1, windows=windows, max_num_batched_tokens=budget)
+            request = bench.add([1 + i % 7 for i in range(length)], max_tokens=1 + length % 9)
+            bench.run()
+            assert request.num_committed == (request.num_known - 1) // 4 * 4
+            again = bench.add(request.chain.tokens, max_tokens=1)
+            bench.run()
+            assert bench.last(again).usage.cached_tokens == request.num_committed
+
+
+def test_blocks_behind_a_window_are_free_while_the_request_runs(make_bench: MakeBench) -> None:
+    bench = make_bench(windows=(None, 8), num_blocks=100, max_num_batched_tokens=16)
+    request = bench.add([1 + i % 7 for i in range(100)], max_tokens=60)
+    while bench.core.has_work:
+        bench.step()
+        if not request.block_tables:
+            break
+        full, sliding = request.block_tables
+        num_kept = len(sliding) - sliding.count(0)
+        assert num_kept <= (2 + 1 if request.num_generated > 1 else 2 + 5)
+        assert bench.cache.usable_blocks - bench.cache.num_free_blocks == len(full) + num_kept
+    assert request.num_generated == 60

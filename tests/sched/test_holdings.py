@@ -1,3 +1,6 @@
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from ratoon.cache.manager import CacheManager
@@ -87,3 +90,52 @@ def test_a_refused_admission_changes_nothing(cache: CacheManager, holdings: Hold
     assert cache.num_free_blocks == free
     assert cache.stats.num_query_tokens == 101
     assert newcomer.num_reserved == 0
+
+
+def admitted(cache: CacheManager, tokens: Sequence[int], **settings: Any) -> Request:
+    """Serve a prompt; return its request."""
+    params = SamplingParams(prompt_logprobs=settings.pop("prompt_logprobs", None))
+    served = Request(1, HashChain(bytes(32), 4, tokens=tokens), params, 7, **settings)
+    holdings = Holdings(cache, max_chunk=64)
+    compute(holdings, served, 64)
+    holdings.release(served)
+    return served
+
+
+def test_a_request_is_told_in_words_who_limited_its_hit() -> None:
+    cache = CacheManager([CacheGroupSpec(), CacheGroupSpec(6)], num_blocks=40, block_size=4)
+    assert Request(1, HashChain(bytes(32), 4, tokens=PROMPT), SamplingParams(), 7).usage.limited_by is None
+    cold, warm, longer = (admitted(cache, tokens) for tokens in (PROMPT, PROMPT, [*PROMPT, *PROMPT]))
+    assert cold.usage.limited_by == "full attention: the next block was not cached"
+    assert warm.usage.limited_by == "nothing: every full block was cached"
+    assert (longer.usage.cached_tokens, longer.usage.limited_by) == (16, cold.usage.limited_by)
+    assert admitted(cache, [5]).usage.limited_by == warm.usage.limited_by
+
+
+def test_a_window_whose_blocks_are_gone_is_named_with_its_size() -> None:
+    cache = CacheManager([CacheGroupSpec(), CacheGroupSpec(6)], num_blocks=13, block_size=4)
+    admitted(cache, PROMPT)
+    admitted(cache, range(50, 62))  # evicts what lay behind the window
+    fork = admitted(cache, [*PROMPT[:8], 99])
+    assert fork.usage.cached_tokens == 0
+    assert fork.usage.limited_by == ("the window of 6 tokens: not all that it needs was cached any further")
+
+
+def test_who_looks_for_nothing_is_told_so() -> None:
+    cache = CacheManager([CacheGroupSpec()], num_blocks=30, block_size=4)
+    for settings in ({"read_cache": False}, {"prompt_logprobs": 1}):
+        unread = admitted(cache, PROMPT, **settings)
+        assert unread.usage.limited_by == "the request: it does not read the cache"
+    off = CacheManager([CacheGroupSpec()], num_blocks=30, block_size=4, enable_prefix_caching=False)
+    assert admitted(off, PROMPT).usage.limited_by == "the settings: caching is off"
+
+
+def test_taking_over_more_of_the_prompt_in_prefill_renews_the_reason(
+    cache: CacheManager, holdings: Holdings
+) -> None:
+    slow, fast = request(1), request(2)
+    compute(holdings, slow, 4)
+    assert slow.limited_by == "full attention: the next block was not cached"
+    compute(holdings, fast, 64)
+    compute(holdings, slow, 64)
+    assert slow.limited_by == "nothing: every full block was cached"

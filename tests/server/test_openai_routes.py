@@ -184,6 +184,8 @@ def test_ratoon_reports_what_was_cached_computed_and_committed(server: Any) -> N
     assert (cold["cached_tokens"], cold["computed_tokens"]) == (0, 24)
     assert cold["committed_tokens"] == 28  # 24 + 6 tokens, of which the last is never computed
     assert (warm["cached_tokens"], warm["computed_tokens"], warm["committed_tokens"]) == (23, 1, 28)
+    assert cold["limited_by"] == "full attention: the next block was not cached"
+    assert warm["limited_by"] == "nothing: every full block was cached"
     assert 0 <= warm["queue_s"] <= warm["ttft_s"]
 
 

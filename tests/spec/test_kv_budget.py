@@ -54,12 +54,28 @@ def test_a_budget_below_two_blocks_is_refused() -> None:
         kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="f16", kv_cache_bytes=2 * page - 1)
 
 
+def test_a_budget_below_a_block_for_every_group_is_refused() -> None:
+    groups = (CacheGroupSpec(None, (0,)), CacheGroupSpec(8, (1,)), CacheGroupSpec(8, (2,)))
+    page = 2 * 3 * 64 * 4 * 2
+    least = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="f16", kv_cache_bytes=4 * page)
+    assert least.max_tokens(100, max_chunk=16) == 4
+    with pytest.raises(InvalidParameterError, match="not 4 blocks of 3 KiB"):
+        kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="f16", kv_cache_bytes=4 * page - 1)
+
+
+def test_beyond_the_windows_only_full_attention_grows() -> None:
+    groups = (CacheGroupSpec(None, (0,)), CacheGroupSpec(8, (1,)), CacheGroupSpec(20, (2,)))
+    budget = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="f16", kv_cache_bytes=1 << 20)
+    assert budget.bytes_per_token == 3 * budget.bytes_per_token_beyond_windows == 3 * 2 * 3 * 64 * 2
+
+
 def blocks_by_walking(window: int | None, block_size: int, num_tokens: int, chunk: int) -> int:
-    """Grow a request in chunks that begin anywhere, and count the blocks that it needs at once."""
+    """Grow a request in chunks that begin anywhere, and count the blocks that it holds at once."""
     most = 0
     for begin in range(num_tokens):
         end = min(begin + chunk, num_tokens)
-        first = 0 if window is None else max(0, begin - window + 1)
+        num_filled = begin // block_size * block_size
+        first = 0 if window is None else max(0, num_filled - window)
         most = max(most, (end - 1) // block_size - first // block_size + 1)
     return most
 

@@ -41,6 +41,9 @@ class CacheGroup:
             i -= 1
         return length
 
+    def first_required(self, num_blocks: int, num_cached: int) -> int:
+        """Return the first block that a hit on `num_blocks` needs whose next query is at `num_cached`."""
+        return max(0, min(self.first_needed(num_cached), num_blocks - 1))
+
     def _first_required(self, length: int, num_tokens: int) -> int:
-        query = min(length * self._block_size, num_tokens - 1)
-        return max(0, min(self.first_needed(query), length - 1))
+        return self.first_required(length, min(length * self._block_size, num_tokens - 1))

@@ -145,7 +145,8 @@ class CacheManager:
         """Record that KV of all positions below `num_computed` is written, by a step that succeeded.
 
         Newly full blocks are keyed, unless the cache was reset since the request was admitted. Blocks that
-        the next position does not see any more are let go and keep their keys.
+        the last full block's last position does not see any more are let go and keep their keys. So the
+        request always holds what others need to build on all its full blocks.
         """
         request = self._request(request_id)
         chain = request.chain
@@ -158,10 +159,10 @@ class CacheManager:
                 for g, ids in enumerate(request.ids):
                     self.pool.store(g, ids[new], chain.block_hashes[new], chain.block_tokens[new])
             request.num_filled = new.stop
+            for g in self._sliding:
+                behind = request.leave_behind(g, self.groups[g].first_needed(new.stop * self.block_size - 1))
+                self.pool.release(behind[::-1])
         request.num_computed = num_computed
-        for g in self._sliding:
-            behind = request.leave_behind(g, self.groups[g].first_needed(num_computed))
-            self.pool.release(behind[::-1])
 
     def abandon(self) -> None:
         """Record that the step failed: nothing it announced is found any more.
@@ -172,7 +173,10 @@ class CacheManager:
             self.requests[request_id].is_lost = True
 
     def num_committed(self, request_id: int) -> int:
-        """Return how many tokens of a request others can find now; 0 where it leaves no trace."""
+        """Return how many tokens of a request others can find now; 0 where it leaves no trace.
+
+        As long as the request holds its blocks, any prompt that begins with these tokens hits them all.
+        """
         request = self._request(request_id)
         findable = self.is_caching and request.epoch == self.epoch
         return request.num_filled * self.block_size if findable else 0
@@ -231,7 +235,7 @@ class CacheManager:
         now = self.pool.num_dropped_keys + self.in_flight.num_abandoned
         assert match.as_of == now, "the match is out of date"
         assert not self.in_flight.has_announced(request_id), "a request is planned once in a step"
-        needed = [group.first_needed(match.num_cached_tokens) for group in self.groups]
+        needed = [group.first_required(match.num_blocks, match.num_cached_tokens) for group in self.groups]
         hits, let_go = request.compare(match, needed)
         num_new = max(0, num_wanted - max(match.num_blocks, request.num_blocks)) * len(self.groups)
         num_gained = sum(self.pool.count_refs(ids, 1) for ids in let_go) - self.pool.count_refs(hits, 0)

@@ -56,7 +56,7 @@ class Matcher:
         while True:
             num_blocks, limited_by = self._agree(found, max_blocks, num_tokens)
             num_cached = min(num_blocks * self._block_size, num_tokens - 1)
-            firsts = [group.first_needed(num_cached) for group in self._groups]
+            firsts = [group.first_required(num_blocks, num_cached) for group in self._groups]
             if not self._strike_collision(found, firsts, num_blocks, chain):
                 break
         return Match(

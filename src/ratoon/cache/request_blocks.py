@@ -13,9 +13,9 @@ class RequestBlocks:
 
     `ids[g]` is the table of group g; all have the same length, `num_blocks`. The first `num_filled` blocks
     were hits or were committed. `num_computed` tokens need no more computing; after a full hit that is one
-    less than are filled. Below `first_kept[g]` the table of g has only null blocks. Blocks are keyed only
-    while `epoch` is the cache's; None is no epoch's. `is_lost` after a failed step that was to compute
-    blocks which the request took.
+    less than are filled. Below `first_kept[g]`, where the window of the last filled position begins, the
+    table of g has only null blocks. Blocks are keyed only while `epoch` is the cache's; None is no epoch's.
+    `is_lost` after a failed step that was to compute blocks which the request took.
     """
 
     __slots__ = ("_tables", "chain", "epoch", "first_kept", "ids", "is_lost", "num_computed", "num_filled")

@@ -9,7 +9,7 @@ import argparse
 import sys
 from contextlib import suppress
 
-from ratoon.cli.engine_options import add_engine_options, add_model_argument
+from ratoon.cli.engine_options import add_chat_template_option, add_engine_options, add_model_argument
 from ratoon.cli.load import load_llm
 from ratoon.cli.sampling_options import add_sampling_options, sampling_params
 from ratoon.cli.summary import summary
@@ -28,6 +28,7 @@ COMMANDS = "/reset begins a new conversation, /exit leaves."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare model and options."""
     add_model_argument(parser)
+    add_chat_template_option(parser)
     add_sampling_options(parser, leave_out=("n", "logprobs", "prompt_logprobs"))
     add_engine_options(parser)
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Talk until the input ends."""
     params = sampling_params(arguments)
-    with load_llm(arguments) as llm:
+    with load_llm(arguments, arguments.chat_template) as llm:
         chat = Chat(llm, params)
         say(COMMANDS)
         while (line := read_line()) is not None and line != "/exit":

@@ -7,6 +7,7 @@ The options are read off `EngineConfig`: `max_model_len` becomes `--max-model-le
 import argparse
 from collections.abc import Callable
 from dataclasses import Field, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ratoon.engine.config import EngineConfig
@@ -22,6 +23,16 @@ def add_model_argument(parser: argparse.ArgumentParser) -> None:
         "model",
         metavar="MODEL",
         help="a pulled name (smollm2), a path, or a Hugging Face repo id (OWNER/NAME)",
+    )
+
+
+def add_chat_template_option(parser: argparse.ArgumentParser) -> None:
+    """Declare --chat-template."""
+    parser.add_argument(
+        "--chat-template",
+        type=Path,
+        metavar="FILE",
+        help="a Jinja template for chat messages (default: the model's own)",
     )
 
 

@@ -35,11 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe(opened: OpenModel, config: EngineConfig) -> dict[str, Any]:
-    """Return everything, ready for JSON. Raises `InvalidParameterError` if the budget holds no block."""
+    """Return everything, ready for JSON. Raises `InvalidParameterError` for too small a budget."""
     checkpoint, spec = opened.checkpoint, opened.spec
     tensors = [checkpoint.tensor(name) for name in checkpoint.tensor_names()]
     budget = opened.budget(config)
-    sizes = sorted({config.kv_cache_bytes, *(size for size in BUDGETS if size >= 2 * budget.page_bytes)})
+    least = (1 + len(opened.groups)) * budget.page_bytes
+    sizes = sorted({config.kv_cache_bytes, *(size for size in BUDGETS if size >= least)})
     return {
         "path": str(checkpoint.path),
         "format": checkpoint.format,
@@ -62,6 +63,7 @@ def describe(opened: OpenModel, config: EngineConfig) -> dict[str, Any]:
         "kv_cache_dtype": config.kv_cache_dtype,
         "block_size": config.block_size,
         "bytes_per_token": budget.bytes_per_token,
+        "bytes_per_token_beyond_windows": budget.bytes_per_token_beyond_windows,
         "bytes_per_block": budget.page_bytes,
         "budgets": [_holds(opened, replace(config, kv_cache_bytes=size)) for size in sizes],
         "ops": make_ops(config).name,
@@ -89,11 +91,11 @@ def lines(facts: dict[str, Any]) -> list[str]:
         "vocabulary": f"{facts['vocab_size']:,} tokens",
         "context": f"{facts['max_context']:,} tokens",
         "ops": facts["ops"],
-        "KV": f"{facts['kv_cache_dtype']}, {format_bytes(facts['bytes_per_token'])} per token; "
+        "KV": f"{facts['kv_cache_dtype']}, {_per_token(facts)}; "
         f"a block of {facts['block_size']} takes {format_bytes(facts['bytes_per_block'])} in each group",
     }
     for number, group in enumerate(facts["groups"]):
-        window = "everything" if group["window"] is None else f"{group['window']} tokens back"
+        window = "everything" if group["window"] is None else f"a window of {group['window']} tokens"
         shown[f"group {number}"] = f"{len(group['layers'])} layers that see {window}"
     return [
         *(f"{name:<12}{text}" for name, text in shown.items()),
@@ -105,3 +107,10 @@ def lines(facts: dict[str, Any]) -> list[str]:
             for row in facts["budgets"]
         ),
     ]
+
+
+def _per_token(facts: dict[str, Any]) -> str:
+    first, later = (
+        format_bytes(facts[name]) for name in ("bytes_per_token", "bytes_per_token_beyond_windows")
+    )
+    return f"{first} per token" if first == later else f"{first} per token, {later} beyond the windows"

@@ -3,7 +3,13 @@
 import argparse
 from pathlib import Path
 
-from ratoon.cli.engine_options import add_engine_options, add_model_argument, argument, engine_settings
+from ratoon.cli.engine_options import (
+    add_chat_template_option,
+    add_engine_options,
+    add_model_argument,
+    argument,
+    engine_settings,
+)
 from ratoon.errors import UsageError
 from ratoon.util.sizes import parse_bytes
 
@@ -11,6 +17,7 @@ from ratoon.util.sizes import parse_bytes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the model, the server's options and the engine's."""
     add_model_argument(parser)
+    add_chat_template_option(parser)
     server = parser.add_argument_group("server options")
     server.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     server.add_argument(
@@ -94,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         host=arguments.host,
         port=arguments.port,
         served_model_name=arguments.served_model_name,
+        chat_template=arguments.chat_template,
         api_key=arguments.api_key,
         api_keys=arguments.api_keys,
         admin_key=arguments.admin_key,

@@ -49,7 +49,7 @@ class OpenModel:
     groups: tuple[CacheGroupSpec, ...]
 
     def budget(self, config: EngineConfig) -> KVBudget:
-        """Return the pool that is paid for. Raises `InvalidParameterError` if it holds no block."""
+        """Return the pool that is paid for. Raises `InvalidParameterError` if it could serve nothing."""
         return kv_budget(
             self.spec,
             self.groups,

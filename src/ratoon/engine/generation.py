@@ -66,6 +66,7 @@ class Generation:
                 prompt_tokens=first.usage.prompt_tokens,
                 cached_tokens=first.usage.cached_tokens,
                 completion_tokens=sum(len(answer.token_ids) for answer in self._answers),
+                limited_by=first.usage.limited_by,
             ),
             ttft_s=min(ttfts, default=None),
             e2e_s=max(moments.e2e_s for moments in timings),

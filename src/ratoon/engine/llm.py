@@ -43,14 +43,25 @@ from ratoon.util.progress import Progress, TerminalProgress, no_progress
 class LLM:
     """A model with its engine. `settings` are the fields of `EngineConfig`.
 
-    `model` is a pulled name, a path, or a Hugging Face repo id; `progress` is told how loading goes. Raises
-    a `RatoonError` where the model cannot be found or run. Methods may be called from any thread. Use it as
-    a context, or `close` it, to stop the engine.
+    `model` is a pulled name, a path, or a Hugging Face repo id; `chat_template` is a file that takes the
+    place of the model's own template; `progress` is told how loading goes. Raises a `RatoonError` where the
+    model cannot be found or run, or the template not be read. Methods may be called from any thread. Use it
+    as a context, or `close` it, to stop the engine.
     """
 
-    def __init__(self, model: str | Path, *, progress: Progress = no_progress, **settings: Any) -> None:
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        chat_template: str | Path | None = None,
+        progress: Progress = no_progress,
+        **settings: Any,
+    ) -> None:
         config = EngineConfig.from_settings(settings)
         self.model = load_model(model, config, progress)
+        self._chat_template_file = chat_template
+        if chat_template is not None:
+            _ = self.chat_template  # refuse it now, and not in the first chat
         self._engine = AsyncEngine(build_core(self.model), num_threads=self.model.config.threads or 1)
         self._ids = count(1)
         self._close = weakref.finalize(self, self._engine.close)  # at the latest when the interpreter exits
@@ -111,8 +122,8 @@ class LLM:
 
     @cached_property
     def chat_template(self) -> ChatTemplate:
-        """The model's own template. Raises `ChatTemplateError` where it has none."""
-        return load_chat_template(self.model.checkpoint, self.model.tokenizer)
+        """The template given, or the model's own. Raises `ChatTemplateError` where there is none."""
+        return load_chat_template(self.model.checkpoint, self.model.tokenizer, self._chat_template_file)
 
     def cache_stats(self) -> dict[str, int]:
         """Return the cache's counters since the start, and how many of its blocks are what now."""

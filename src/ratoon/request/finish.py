@@ -15,11 +15,15 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one request. Every prompt token is cached or computed: the two add up to `prompt_tokens`."""
+    """Tokens of one request. Every prompt token is cached or computed: the two add up to `prompt_tokens`.
+
+    `limited_by` says in words who ended the cached part, and why; None where the request never ran.
+    """
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    limited_by: str | None = None
 
     @property
     def computed_tokens(self) -> int:

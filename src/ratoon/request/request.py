@@ -57,6 +57,8 @@ class Request:
     """Prompt positions that were obtained at least once."""
     num_cached: int = field(default=0, init=False)
     """Those of them that came from the cache."""
+    limited_by: str | None = field(default=None, init=False)
+    """Who allowed no more of them, in words."""
     num_committed: int = field(default=0, init=False)
     """Tokens that others could find when the request last gave its blocks back."""
 
@@ -91,4 +93,4 @@ class Request:
     @property
     def usage(self) -> Usage:
         """Tokens up to now."""
-        return Usage(self.num_prompt_tokens, self.num_cached, self.num_generated)
+        return Usage(self.num_prompt_tokens, self.num_cached, self.num_generated, self.limited_by)

@@ -5,15 +5,20 @@ request that is planned, then `commit` for each after the step succeeded, or one
 between steps, or during planning for a request that is not in the plan.
 
 A request asks for blocks only when its chunk passes the end of what it has, and commits only when the chunk
-filled a block, built on new hits, or may have left a block behind a window.
+filled a block or built on new hits.
 """
 
+from ratoon.cache.group import CacheGroup
 from ratoon.cache.manager import CacheManager
 from ratoon.cache.match import Match
 from ratoon.errors import PoolTooSmallError
 from ratoon.request.request import Request
 from ratoon.sched.chunk import make_chunk
 from ratoon.step import ScheduledChunk
+
+EVERY_BLOCK = "nothing: every full block was cached"
+NOT_READ = "the request: it does not read the cache"
+CACHE_OFF = "the settings: caching is off"
 
 
 class Holdings:
@@ -23,7 +28,7 @@ class Holdings:
         self._cache = cache
         self._max_chunk = max_chunk
         self._block_size = cache.block_size
-        self._has_windows = any(group.window is not None for group in cache.groups)
+        self._limits = tuple(map(_limit_of, cache.groups))
         self._watermark = max(1, cache.usable_blocks // 100)
         self._to_commit: set[int] = set()
 
@@ -43,6 +48,8 @@ class Holdings:
         must stay free: else it would soon lose its blocks again to requests that are further on.
         """
         match = self._find(request)
+        if request.limited_by is None:  # nothing was looked for
+            request.limited_by = EVERY_BLOCK if request.reads_cache else NOT_READ
         num_known = request.num_known
         end = min(num_known, budget + (match.num_cached_tokens if match else 0))
         keep_free = 0 if alone else self._watermark + self._blocks_for(num_known) - self._blocks_for(end)
@@ -87,12 +94,23 @@ class Holdings:
         return request.num_computed - min(request.num_computed, self._cache.num_committed(request.id))
 
     def _find(self, request: Request) -> Match | None:
-        """Return a match that brings the request further than it has come by itself."""
+        """Return a match that brings the request further than it has come by itself.
+
+        Notes who limited it, at admission and whenever it brings more of the prompt.
+        """
         num_known = request.num_known
         if num_known - request.num_computed == 1 or not request.reads_cache:
             return None
         match = self._cache.match(request.chain, num_known)
+        prompt_part = min(match.num_cached_tokens, request.num_prompt_tokens)
+        if not request.num_accounted or prompt_part > request.num_accounted:
+            request.limited_by = self._in_words(match)
         return match if match.num_cached_tokens > request.num_computed else None
+
+    def _in_words(self, match: Match) -> str:
+        if not self._cache.is_caching:
+            return CACHE_OFF
+        return EVERY_BLOCK if match.limited_by is None else self._limits[match.limited_by]
 
     def _take(
         self, request: Request, budget: int, match: Match | None, keep_free: int = 0
@@ -114,7 +132,7 @@ class Holdings:
         fills_a_block = end // size > first // size
         if fills_a_block:
             self._cache.announce(request.id, end)
-        if fills_a_block or match is not None or self._has_windows:
+        if fills_a_block or match is not None:
             self._to_commit.add(request.id)
         return make_chunk(request, first, end, write_from)
 
@@ -133,3 +151,9 @@ class Holdings:
 
     def _blocks_for(self, num_tokens: int) -> int:
         return self._cache.blocks_for(num_tokens, self._max_chunk)
+
+
+def _limit_of(group: CacheGroup) -> str:
+    if group.window is None:
+        return "full attention: the next block was not cached"
+    return f"the window of {group.window} tokens: not all that it needs was cached any further"

@@ -33,6 +33,7 @@ class Account:
             "cached_tokens": cached,
             "computed_tokens": sum(request.num_prompt_tokens for request in self._requests) - cached,
             "committed_tokens": sum(request.num_committed for request in self._requests),
+            "limited_by": self._requests[0].limited_by,
             "queue_s": self._queue_s,
             "ttft_s": self._ttft_s,
         }

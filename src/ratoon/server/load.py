@@ -1,6 +1,9 @@
 """From a model's name to a `ServedModel` with a running engine, and the lines that describe it."""
 
+from collections.abc import Iterable
 from functools import cache
+from itertools import groupby
+from pathlib import Path
 
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.build import LoadedModel, build_core, load_model
@@ -12,10 +15,18 @@ from ratoon.util.progress import TerminalProgress
 from ratoon.util.sizes import format_bytes
 
 
-def load_served_model(model: str, name: str, config: EngineConfig) -> ServedModel:
-    """Load a model and start its engine; `name` is what clients call it. Raises some `RatoonError`."""
+def load_served_model(
+    model: str, name: str, config: EngineConfig, chat_template: Path | None = None
+) -> ServedModel:
+    """Load a model and start its engine; `name` is what clients call it. Raises some `RatoonError`.
+
+    `chat_template` is a file that takes the place of the model's own.
+    """
     with TerminalProgress() as progress:
         loaded = load_model(model, config, progress)
+    template = cache(lambda: load_chat_template(loaded.checkpoint, loaded.tokenizer, chat_template))
+    if chat_template is not None:
+        template()  # refuse it now, and not in the first chat
     core = build_core(loaded)
     return ServedModel(
         name=name,
@@ -24,7 +35,7 @@ def load_served_model(model: str, name: str, config: EngineConfig) -> ServedMode
         core=core,
         engine=AsyncEngine(core, num_threads=loaded.config.threads or 1),
         tokenizer=loaded.tokenizer,
-        load_chat_template=cache(lambda: load_chat_template(loaded.checkpoint, loaded.tokenizer)),
+        load_chat_template=template,
         make_chain=loaded.chain,
         check_params=loaded.check_params,
         description=describe(loaded),
@@ -38,13 +49,19 @@ def describe(loaded: LoadedModel) -> list[str]:
     reusable = f"{budget.block_size} tokens" if config.enable_prefix_caching else "none, caching is off"
     return [
         f"model       {loaded.checkpoint.path} ({loaded.spec.architecture}, {loaded.ops_name})",
-        f"groups      {'; '.join(map(_describe_group, budget.groups))}",
+        f"groups      {_describe_groups(budget.groups)}",
         f"block size  {budget.block_size} tokens; minimum reusable prefix {reusable}",
         f"pool        {format_bytes(config.kv_cache_bytes)} for {num_tokens} tokens"
         f"; longest request {config.max_model_len}",
     ]
 
 
-def _describe_group(group: CacheGroupSpec) -> str:
-    window = "" if group.window is None else f", window {group.window}"
-    return f"{group.kind} attention in {len(group.layers)} layers{window}"
+def _describe_groups(groups: Iterable[CacheGroupSpec]) -> str:
+    """Return what stands in the groups; those that look equally far back lie side by side."""
+    parts = []
+    for window, alike in groupby(groups, key=lambda group: group.window):
+        sizes = [len(group.layers) for group in alike]
+        attention = "full attention" if window is None else f"a window of {window} tokens"
+        shared = f", in {len(sizes)} groups" if len(sizes) > 1 else ""
+        parts.append(f"{attention} in {sum(sizes)} layers{shared}")
+    return "; ".join(parts)

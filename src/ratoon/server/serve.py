@@ -48,7 +48,7 @@ def serve(model: str, engine_settings: Mapping[str, object], settings: ServerSet
         print("\n".join(lines), file=sys.stderr, flush=True)
 
     service = Service(
-        lambda: load_served_model(model, name, config),
+        lambda: load_served_model(model, name, config, settings.chat_template),
         keys,
         settings,
         name=name,

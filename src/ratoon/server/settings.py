@@ -16,6 +16,8 @@ class ServerSettings:
     port: int = 8000
     served_model_name: str | None = None
     """What clients call the model; the name it was started with if None."""
+    chat_template: Path | None = None
+    """A file with the template for chat; the model's own if None."""
     api_key: str | None = None
     """One key for one tenant."""
     api_keys: Path | None = None

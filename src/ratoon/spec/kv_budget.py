@@ -4,8 +4,8 @@
     blocks     = budget // page bytes, of which block 0 is the null block
 
 A request of n tokens holds, in each group, ceil(n / block size) blocks. In a group with a window of W
-tokens it holds no more than the blocks of the W - 1 tokens before a chunk and of the chunk, wherever
-these begin within a block.
+tokens it holds no more than the last ceil(W / block size) full blocks, and those of a chunk after them,
+which may begin anywhere within a block.
 """
 
 from bisect import bisect_right
@@ -46,6 +46,11 @@ class KVBudget:
         """What a token costs while every group keeps it."""
         return self.page_bytes // self.block_size * len(self.groups)
 
+    @property
+    def bytes_per_token_beyond_windows(self) -> int:
+        """What a sequence grows by per token once it is longer than every window."""
+        return self.page_bytes // self.block_size * sum(group.window is None for group in self.groups)
+
     def max_tokens(self, limit: int, max_chunk: int | None = None) -> int:
         """Return how long a request can get here, `limit` at most; `max_chunk` is as in `blocks_for`."""
         return bisect_right(
@@ -58,14 +63,19 @@ class KVBudget:
 def kv_budget(
     spec: ModelSpec, groups: Sequence[CacheGroupSpec], *, block_size: int, kv_dtype: str, kv_cache_bytes: int
 ) -> KVBudget:
-    """Return the pool that a budget pays for. Raises `InvalidParameterError` where that is no block."""
+    """Return the pool that a budget pays for.
+
+    Raises `InvalidParameterError` where that is less than a block for each group: it could serve nothing.
+    """
     num_slots = max(len(group.layers) for group in groups)
     per_position = 2 * num_slots * spec.num_kv_heads * spec.head_dim * ELEMENT_BYTES[kv_dtype]
     page_bytes = per_position * block_size
     num_blocks = kv_cache_bytes // page_bytes
-    if num_blocks < 2:
+    least = 1 + len(groups)
+    if num_blocks < least:
         raise InvalidParameterError(
-            f"{format_bytes(kv_cache_bytes)} of KV cache are not two blocks of {format_bytes(page_bytes)}.",
+            f"{format_bytes(kv_cache_bytes)} of KV cache are not {least} blocks of {format_bytes(page_bytes)}"
+            ": the null block, and one for each cache group.",
             hint="Raise --kv-cache-bytes or lower --block-size.",
         )
     return KVBudget(tuple(groups), block_size, num_slots, page_bytes, num_blocks)
@@ -81,9 +91,9 @@ def blocks_for(
     """
     whole = -(-num_tokens // block_size)
     chunk = num_tokens if max_chunk is None else min(max_chunk, num_tokens)
-    total = 0
-    for group in groups:
-        span = num_tokens if group.window is None else group.window - 1 + chunk
-        # A span that may begin anywhere in a block touches one block more than one that begins with it.
-        total += min(whole, (span + block_size - 2) // block_size + 1)
-    return total
+    # Before the chunk come the tokens of its first block, at most all but one.
+    unfilled = -(-(block_size - 1 + chunk) // block_size)
+    return sum(
+        whole if group.window is None else min(whole, -(-group.window // block_size) + unfilled)
+        for group in groups
+    )

@@ -7,6 +7,7 @@ what the `transformers` library gives them: its way of trimming blocks, its func
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
@@ -16,8 +17,9 @@ import jinja2.parser
 import jinja2.sandbox
 
 from ratoon.checkpoint.checkpoint import Checkpoint
-from ratoon.errors import ChatTemplateError
+from ratoon.errors import ChatTemplateError, TextError
 from ratoon.text.tokenizer import Tokenizer
+from ratoon.text.utf8 import decode_utf8
 
 Message = Mapping[str, Any]
 
@@ -62,14 +64,25 @@ class ChatTemplate:
             raise ChatTemplateError(f"The chat template refuses these messages: {error}.") from error
 
 
-def load_chat_template(checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate:
-    """Return the model's own template. Raises `ChatTemplateError`."""
+def load_chat_template(
+    checkpoint: Checkpoint, tokenizer: Tokenizer, file: str | Path | None = None
+) -> ChatTemplate:
+    """Return the template in `file`, or the model's own. Raises `TextError`, most often of the chat kind."""
     ends = tokenizer.eos_token_ids[:1]
     bos, eos = (
         "" if token_id is None else tokenizer.token_text(token_id)
         for token_id in (tokenizer.bos_token_id, ends[0] if ends else None)
     )
-    return ChatTemplate(_source(checkpoint), bos_token=bos, eos_token=eos)
+    source = _source(checkpoint) if file is None else _read(Path(file))
+    return ChatTemplate(source, bos_token=bos, eos_token=eos)
+
+
+def _read(file: Path) -> str:
+    try:
+        data = file.expanduser().read_bytes()
+    except OSError as error:
+        raise TextError(f"The chat template {file} cannot be read: {error.strerror}.") from error
+    return decode_utf8(data, f"The chat template {file}")
 
 
 def _source(checkpoint: Checkpoint) -> str:
@@ -84,7 +97,8 @@ def _source(checkpoint: Checkpoint) -> str:
     if not isinstance(template, str):
         raise ChatTemplateError(
             f"{checkpoint.path} has no chat template.",
-            hint="It may be a base model: give it a plain prompt.",
+            hint="It may be a base model: give it plain prompts, or name a file with --chat-template "
+            "(chat_template in Python).",
         )
     return template
 

@@ -1,0 +1,92 @@
+"""Gemma 2 and 3 with every switch set to something that shows, against logits of another engine.
+
+The models are tiny and random, in the very folders that the other engine wrote.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ratoon.checkpoint.formats import open_checkpoint
+from ratoon.device.model.load import load_decoder
+from ratoon.device.ops.protocol import Floats, KVLayout, Ops, StepInputs
+from ratoon.device.ops.reference import ReferenceOps
+from ratoon.spec.cache_groups import cache_groups
+from ratoon.spec.model_reader import read_model_spec
+from ratoon.spec.model_spec import ModelSpec
+
+FOLDER = Path(__file__).parent / "tiny"
+MODELS = ("gemma2", "gemma3")
+BLOCK = 4
+NUM_BLOCKS = 10
+TOLERANCE = 5e-5
+Change = Callable[[ModelSpec], ModelSpec]
+
+
+def recorded(name: str) -> tuple[list[int], Floats]:
+    """Return the tokens, and the logits after each."""
+    found = json.loads((FOLDER / f"{name}.json").read_text())
+    return found["tokens"], np.array(found["logits"], np.float32)
+
+
+def logits_of(name: str, ops: Ops, change: Change = lambda spec: spec) -> Floats:
+    """Run the tokens in two chunks."""
+    checkpoint = open_checkpoint(FOLDER / name)
+    spec = change(read_model_spec(checkpoint))
+    groups = cache_groups(spec)
+    num_blocks, num_slots = 1 + NUM_BLOCKS * len(groups), len(groups[0].layers)
+    layout = KVLayout(num_blocks, BLOCK, num_slots, spec.num_kv_heads, spec.head_dim, "f32")
+    decoder = load_decoder(checkpoint, spec, groups, ops, ops.pages(layout))
+    tables = np.arange(1, 1 + NUM_BLOCKS * len(groups), dtype=np.int32).reshape(len(groups), 1, -1)
+    tokens, _ = recorded(name)
+    hidden = []
+    for first, end in ((0, 25), (25, 40)):
+        positions = np.arange(first, end, dtype=np.int32)
+        places = tuple(
+            table[0, positions // BLOCK].astype(np.int64) * BLOCK + positions % BLOCK for table in tables
+        )
+        inputs = StepInputs(positions, np.array([0, end - first], np.int32), tuple(tables), places)
+        hidden.append(decoder(np.array(tokens[first:end], np.int32), inputs, np.arange(end - first)))
+    return decoder.logits(np.concatenate(hidden))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_reference_ops_compute_what_was_recorded(name: str) -> None:
+    np.testing.assert_allclose(logits_of(name, ReferenceOps()), recorded(name)[1], atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_native_ops_compute_what_was_recorded(name: str) -> None:
+    native = pytest.importorskip("ratoon.device.ops.native", reason="the native ops are not built")
+    np.testing.assert_allclose(
+        logits_of(name, native.NativeOps(2)), recorded(name)[1], atol=TOLERANCE, rtol=0
+    )
+
+
+def changed_layers(spec: ModelSpec, **changes: Any) -> ModelSpec:
+    return replace(spec, layers=tuple(replace(layer, **changes) for layer in spec.layers))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("gemma2", lambda spec: replace(spec, attention_softcap=0.0)),
+        ("gemma2", lambda spec: replace(spec, final_softcap=0.0)),
+        ("gemma2", lambda spec: replace(spec, attention_scale=spec.head_dim**-0.5)),
+        ("gemma2", lambda spec: replace(spec, post_norms=False)),
+        ("gemma2", lambda spec: changed_layers(spec, window=9)),
+        ("gemma2", lambda spec: changed_layers(spec, window=None)),
+        ("gemma2", lambda spec: replace(spec, activation="silu")),
+        ("gemma3", lambda spec: replace(spec, qk_norm=False)),
+        ("gemma3", lambda spec: changed_layers(spec, rope=spec.layers[0].rope)),
+        ("gemma3", lambda spec: replace(spec, attention_scale=spec.head_dim**-0.5)),
+    ],
+)  # fmt: skip
+def test_a_switch_set_wrongly_would_be_seen(name: str, change: Change) -> None:
+    wrong = logits_of(name, ReferenceOps(), change)
+    assert np.abs(wrong - recorded(name)[1]).max() > 100 * TOLERANCE
