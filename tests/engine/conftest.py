@@ -38,8 +38,8 @@ def sampled_token(value: int, seed: int, num_generated: int, banned: Sequence[in
     return allowed[hash((value, seed, num_generated)) % len(allowed)]
 
 
-def prompt_logprob(value: int, num_best: int, target: int) -> Logprobs:
-    return ((target, -float(hash((value, num_best, target)) % 1000)),)
+def prompt_logprob(value: int, num_best: int, target: int | None) -> Logprobs | None:
+    return None if target is None else ((target, -float(hash((value, num_best, target)) % 1000)),)
 
 
 def append_value(values: list[int], token: int, groups: Groups) -> None:

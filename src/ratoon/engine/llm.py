@@ -21,16 +21,17 @@ from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.engine.generation import Generation
 from ratoon.engine.output import OutputDelta, RequestOutput
+from ratoon.engine.prompt_parts import PromptParts, PromptTokens, join_parts, read_part
 from ratoon.engine.prompts import (
     Conversation,
     Prompt,
-    PromptTokens,
     is_conversation,
     is_prompt,
     listed,
     one_for_each,
 )
 from ratoon.errors import InvalidParameterError
+from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.request.seed import child_seed, draw_seed
@@ -135,13 +136,13 @@ class LLM:
         self.close()
 
     def _read(self, prompt: object) -> PromptTokens:
-        if isinstance(prompt, str):
-            return PromptTokens(
-                self.model.tokenizer.encode(prompt, add_special=True, parse_special=True), prompt
-            )
         if not is_prompt(prompt):
-            raise InvalidParameterError(f"A prompt is a text or a list of token ids, not {prompt!r}.")
-        return PromptTokens(cast(Sequence[int], prompt))
+            raise InvalidParameterError(
+                f"A prompt is a text, a list of token ids or PromptParts, not {prompt!r}."
+            )
+        parts = prompt.parts if isinstance(prompt, PromptParts) else (prompt,)
+        width = self.model.spec.hidden_size
+        return join_parts([read_part(part, width) for part in parts], self.model.tokenizer)
 
     def _render(self, messages: object, template: Mapping[str, Any]) -> PromptTokens:
         if not is_conversation(messages):
@@ -157,10 +158,11 @@ class LLM:
         requests = [
             Request(
                 next(self._ids),
-                self.model.chain(prompt.ids),
+                self.model.chain(prompt.ids, ExtraKeys(media=prompt.media)),
                 unscored if child else params,
                 child_seed(seed, child),
                 priority,
+                rows=prompt.input_rows,
             )
             for child in range(params.n)
         ]

@@ -21,6 +21,7 @@ def load_served_model(model: str, name: str, config: EngineConfig) -> ServedMode
         name=name,
         root=loaded.root,
         max_model_len=loaded.config.max_model_len or 0,
+        hidden_size=loaded.spec.hidden_size,
         core=core,
         engine=AsyncEngine(core),
         tokenizer=loaded.tokenizer,
