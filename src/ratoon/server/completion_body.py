@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ratoon.server.generation_body import MAX_LOGPROBS, GenerationBody
 from ratoon.server.prompt_body import EmbedsPart, Prompt, Prompts
@@ -11,16 +11,21 @@ from ratoon.server.prompt_body import EmbedsPart, Prompt, Prompts
 class CompletionBody(GenerationBody):
     """The body of `/v1/completions`."""
 
-    prompt: Prompts | None = None
     prompt_embeds: str | Annotated[list[str], Field(min_length=1)] | None = None
+    prompt: Annotated[Prompts | None, Field(validate_default=True)] = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
     default_max_tokens: ClassVar[int | None] = 16
 
+    @field_validator("prompt")
+    @classmethod
+    def _some_prompt(cls, prompt: Prompts | None, info: ValidationInfo) -> Prompts | None:
+        if prompt is None and info.data.get("prompt_embeds") is None:
+            raise ValueError("is needed where there is no prompt_embeds")
+        return prompt
+
     @model_validator(mode="after")
     def _fields_agree(self) -> "CompletionBody":
-        if self.prompt is None and self.prompt_embeds is None:
-            raise ValueError("prompt or prompt_embeds is needed.")
         if self.max_tokens == 0 and not self.echo:
             raise ValueError("max_tokens may be 0 only with echo.")
         if self.echo and any(isinstance(part, EmbedsPart) for prompt in self.prompts() for part in prompt):
