@@ -6,7 +6,6 @@ from pydantic import ValidationError
 from ratoon.server.completion_body import CompletionBody
 from ratoon.server.prompt_body import EmbedsPart
 
-
 TEXT = {"type": "text", "text": "text"}
 IDS = {"type": "token_ids", "token_ids": [1, 2]}
 ROWS = {"type": "prompt_embeds", "data": "AAAA"}
