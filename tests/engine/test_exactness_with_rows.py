@@ -27,7 +27,7 @@ from ratoon.request.sampling_params import SamplingParams
 POOL_BLOCKS = 120
 BLOCK = 16
 LONG_ANSWER = 20
-NUM_CASES = 60
+NUM_CASES = 30
 GREEDY = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
 
 
@@ -147,7 +147,7 @@ def random_ask(rng: random.Random, documents: Sequence[Sequence[Any]]) -> Ask:
 def test_logits_are_those_of_the_request_alone_on_a_cold_cache(model: LoadedModel) -> None:
     rng = random.Random(3)
     documents = random_documents(model, rng)
-    asks = [random_ask(rng, documents) for _ in range(40)]
+    asks = [random_ask(rng, documents) for _ in range(30)]
     expected = {ask: cold(model, *ask.parts, params=ask.params) for ask in asks}
     num_cases = num_hits = num_preemptions = 0
     while num_cases < NUM_CASES:

@@ -74,7 +74,7 @@ def test_a_prompt_of_one_text_is_known_by_it() -> None:
         (ROWS.astype(np.float16), "F16"),
         (np.asfortranarray(ROWS), "F32"),
         (np.repeat(ROWS, 2, axis=1)[:, ::2], "F32"),
-        (memoryview(ROWS), "F32"),
+        (ROWS.data, "F32"),
     ],
 )
 def test_any_array_of_float32_or_float16_is_taken_row_by_row(array: Any, dtype: str) -> None:

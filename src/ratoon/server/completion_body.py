@@ -5,13 +5,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ratoon.server.generation_body import MAX_LOGPROBS, GenerationBody
-from ratoon.server.prompt_body import EmbedsPart, Prompt, Prompts
+from ratoon.server.prompt_body import EmbedsPart, Files, Prompt, Prompts
 
 
 class CompletionBody(GenerationBody):
     """The body of `/v1/completions`."""
 
-    prompt_embeds: str | Annotated[list[str], Field(min_length=1)] | None = None
+    prompt_embeds: Files | None = None
     prompt: Annotated[Prompts | None, Field(validate_default=True)] = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
@@ -37,10 +37,9 @@ class CompletionBody(GenerationBody):
 
         An empty text beside them is none: OpenAI's client must send something as `prompt`.
         """
-        files = [self.prompt_embeds] if isinstance(self.prompt_embeds, str) else self.prompt_embeds or []
-        rest = [] if self.prompt == [[""]] and files else self.prompt or []
+        files = self.prompt_embeds or []
         embeds: list[Prompt] = [[EmbedsPart(type="prompt_embeds", data=data)] for data in files]
-        return embeds + rest
+        return embeds + ([] if files and self.prompt == [[""]] else self.prompt or [])
 
     def num_logprobs(self) -> int | None:
         """Return `logprobs`."""

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
@@ -88,6 +89,15 @@ def _part(number: int, value: dict[str, object]) -> str | list[int] | EmbedsPart
 PROMPT = "a text, a list of token ids or a list of parts"
 AnyPart = Annotated[TextPart | TokenIdsPart | EmbedsPart, Field(discriminator="type")]
 PART: TypeAdapter[TextPart | TokenIdsPart | EmbedsPart] = TypeAdapter(AnyPart)
+
+Files = Annotated[
+    list[str],
+    Field(min_length=1),
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+    ),
+]
+"""Prompts that are rows alone: one file or a list of them, as in `EmbedsPart`."""
 
 OnePrompt = str | list[int] | list[AnyPart]
 Prompts = Annotated[

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ratoon.engine.prompt_parts import PromptTokens, join_parts
+from ratoon.errors import InvalidParameterError
+from ratoon.request.input_rows import InputRows
 from ratoon.server.answer_format import AnswerFormat, Envelope
+from ratoon.server.api_error import to_api_error
 from ratoon.server.chat_body import ChatBody, Conversation
 from ratoon.server.chat_format import ChatFormat
 from ratoon.server.completion_body import CompletionBody
@@ -26,7 +29,7 @@ class EncodedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """`encode` raises `RatoonError`s of several kinds and runs on a thread, so it may take its time."""
+    """`encode` raises `RatoonError`s and `ApiError` and runs on a thread, so it may take its time."""
 
     endpoint: str
     body: GenerationBody
@@ -90,8 +93,15 @@ def encode_conversation(model: ServedModel, body: Conversation) -> list[int]:
 
 
 def _encode_prompt(model: ServedModel, prompt: Prompt) -> EncodedPrompt:
-    parts = [
-        read_rows(part.data, model.hidden_size) if isinstance(part, EmbedsPart) else part for part in prompt
-    ]
+    parts = [_read_rows(model, part) if isinstance(part, EmbedsPart) else part for part in prompt]
     tokens = join_parts(parts, model.tokenizer)
     return EncodedPrompt(tokens, tokens.text)
+
+
+def _read_rows(model: ServedModel, part: EmbedsPart) -> InputRows:
+    try:
+        return read_rows(part.data, model.hidden_size)
+    except InvalidParameterError as error:
+        named = to_api_error(error)
+        named.param = part.type
+        raise named from None
