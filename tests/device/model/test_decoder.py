@@ -61,3 +61,17 @@ def test_company_does_not_change_bits(decoder: Decoder, whole: Floats) -> None:
     inputs = _inputs((0, 9, [8, 0, 0, 0]), (0, 50, [1, 2, 3, 4]), (0, 33, [9, 10, 11, 0]))
     hidden = decoder(np.concatenate([other[:9], TOKENS, other[:33]]), inputs, np.arange(9, 59))
     assert decoder.logits(hidden).tobytes() == whole.tobytes()
+
+
+def test_given_rows_stand_for_their_tokens(decoder: Decoder, whole: Floats, lone_step: LoneStep) -> None:
+    table = decoder._embedding(TOKENS)
+    hidden = decoder(
+        np.where(np.isin(np.arange(50), [0, 30, 31, 32]), 0, TOKENS).astype(np.int32),
+        lone_step(1, 0, 50),
+        np.arange(50),
+        [(0, table[:1]), (30, table[30:33])],
+    )
+    assert decoder.logits(hidden).tobytes() == whole.tobytes()
+    other = decoder(TOKENS, lone_step(1, 0, 50), np.arange(50), [(30, table[30:31] + 1)])
+    assert decoder.logits(other)[:30].tobytes() == whole[:30].tobytes()
+    assert decoder.logits(other)[30:].tobytes() != whole[30:].tobytes()
