@@ -96,7 +96,7 @@ class LLM:
 
         The request begins with the first `next`. It is cancelled if the iterator is closed or dropped early.
         """
-        return self._run([self._generation(self._read(prompt), params or SamplingParams(), priority)])
+        return self._run(self._generations([self._read(prompt)], params, priority))
 
     def stream_chat(
         self,
@@ -107,8 +107,7 @@ class LLM:
         **template: Any,
     ) -> Generator[OutputDelta]:
         """Yield what comes newly for one conversation, as `stream` does; `template` is as for `chat`."""
-        prompt = self._render(messages, template)
-        return self._run([self._generation(prompt, params or SamplingParams(), priority)])
+        return self._run(self._generations([self._render(messages, template)], params, priority))
 
     @cached_property
     def chat_template(self) -> ChatTemplate:
@@ -150,6 +149,17 @@ class LLM:
         conversation = cast(Conversation, messages)
         return PromptTokens(encode_chat(self.model.tokenizer, self.chat_template, conversation, **template))
 
+    def _generations(
+        self,
+        prompts: Sequence[PromptTokens],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+        priority: int,
+    ) -> list[Generation]:
+        if not isinstance(priority, int) or isinstance(priority, bool):
+            raise InvalidParameterError(f"priority must be a whole number, not {priority!r}.")
+        each = one_for_each(params, len(prompts))
+        return [self._generation(prompt, own, priority) for prompt, own in zip(prompts, each, strict=True)]
+
     def _generation(self, prompt: PromptTokens, params: SamplingParams, priority: int) -> Generation:
         """Make the requests of a prompt: n answers differ in their seeds, and the first scores the prompt."""
         self.model.check_params(params)
@@ -175,10 +185,7 @@ class LLM:
         priority: int,
         use_tqdm: bool,
     ) -> list[RequestOutput]:
-        each = one_for_each(params, len(prompts))
-        generations = [
-            self._generation(prompt, own, priority) for prompt, own in zip(prompts, each, strict=True)
-        ]
+        generations = self._generations(prompts, params, priority)
         results: dict[int, RequestOutput] = {}
         with TerminalProgress(enabled=use_tqdm) as progress:
             for delta in self._run(generations):

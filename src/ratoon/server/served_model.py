@@ -52,6 +52,7 @@ class ServedModel:
         *,
         seed: int,
         salt: str,
+        priority: int = 0,
         read_cache: bool = True,
         write_cache: bool = True,
     ) -> Request:
@@ -62,6 +63,7 @@ class ServedModel:
             chain,
             params,
             seed,
+            priority,
             read_cache=read_cache,
             write_cache=write_cache,
             rows=prompt.input_rows,

@@ -114,6 +114,7 @@ def _request(
         params,
         seed=seed,
         salt=request_salt(tenant.scope, task.body.cache_salt),
+        priority=task.body.priority,
         read_cache=cache.read,
         write_cache=cache.write,
     )
