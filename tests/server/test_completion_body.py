@@ -76,6 +76,15 @@ def test_what_has_no_text_cannot_be_echoed(embeds: dict[str, object]) -> None:
     assert completion(prompt=[TEXT, IDS], echo=True).echo
 
 
+@pytest.mark.parametrize(
+    "many", [{"prompt": [TEXT] * 1025}, {"prompt": [[TEXT, IDS]] * 513}, {"prompt_embeds": ["AAAA"] * 1025}]
+)
+def test_parts_are_limited(many: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="at most 1024"):
+        completion(**many)
+    assert len(completion(prompt=[TEXT] * 1024).prompts()[0]) == 1024
+
+
 @pytest.mark.parametrize("embeds", [[], [1], {"data": "AAAA"}, 3])
 def test_prompt_embeds_are_one_file_or_several(embeds: object) -> None:
     with pytest.raises(ValidationError, match="prompt_embeds"):

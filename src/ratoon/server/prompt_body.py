@@ -15,6 +15,9 @@ from pydantic import (
 
 from ratoon.server.body import utf8_text
 
+MAX_PARTS = 1024
+"""In one request; a part takes far longer to check than a token."""
+
 
 class Part(BaseModel):
     """A part of a prompt. It has a type and what belongs to it, and nothing else."""
@@ -53,10 +56,13 @@ def _prompts(value: object) -> list[Prompt]:
     By hand: a union would report every item once for each of its members.
     """
     if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], int | dict)):
-        return [_prompt(value)]
-    if isinstance(value, list) and value:
-        return [_prompt(item) for item in value]
-    raise ValueError(f"must be {PROMPT}, or a non-empty list of these")
+        value = [value]
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"must be {PROMPT}, or a non-empty list of these")
+    mixed = [item for item in value if isinstance(item, list) and item and isinstance(item[0], dict)]
+    if sum(map(len, mixed)) > MAX_PARTS:
+        raise ValueError(f"must have at most {MAX_PARTS} parts in all")
+    return [_prompt(item) for item in value]
 
 
 def _prompt(value: object) -> Prompt:
@@ -92,7 +98,7 @@ PART: TypeAdapter[TextPart | TokenIdsPart | EmbedsPart] = TypeAdapter(AnyPart)
 
 Files = Annotated[
     list[str],
-    Field(min_length=1),
+    Field(min_length=1, max_length=MAX_PARTS),
     BeforeValidator(
         lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
     ),
