@@ -1,5 +1,7 @@
 #include "threads.hpp"
 
+#include "cores.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -67,6 +69,7 @@ void Pool::meet() {
 }
 
 void Pool::work(int index) {
+    keep_to_core(index, size());
     Worker worker(*this, index);
     for (std::uint32_t seen = 0;; ++seen) {
         wait_for_change(regions_, seen);

@@ -2,8 +2,8 @@
 
     python bench/server/throughput.py smollm2 --requests 16
 
-The same requests (1,024 shared tokens, then 32 of their own, 64 output tokens) are run by the library in this
-process, asked from a server in one piece each, and streamed from it; turn by turn and each time on a cold
+The same requests (1,024 shared tokens, then 32 of their own, 128 output tokens) are run by the library in
+this process, asked from a server in one piece each, and streamed from it; turn by turn, each time on a cold
 cache, in an order that changes from round to round. The figures are medians of the rounds' ratios, so that
 slow drifts of the machine cancel out. The clients share the machine with the server.
 """
@@ -67,8 +67,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=16)
     parser.add_argument("--shared", type=int, default=1024)
     parser.add_argument("--own", type=int, default=32)
-    parser.add_argument("--output", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--output", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
     rng = random.Random(1)
     rounds: list[dict[str, float]] = []

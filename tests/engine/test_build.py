@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
-from ratoon.engine.build import LoadedModel, build_core, load_model, make_ops, open_model, usable_cores
+from ratoon.engine.build import LoadedModel, build_core, load_model, make_ops, open_model
 from ratoon.engine.config import EngineConfig
+from ratoon.engine.cores import usable_cores
 from ratoon.errors import InvalidParameterError, MissingCheckpointError, UnknownModelError
 from ratoon.request.sampling_params import SamplingParams
 

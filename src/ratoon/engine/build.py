@@ -21,6 +21,7 @@ from ratoon.device.ops.reference import ReferenceOps
 from ratoon.device.runner.model_runner import LogitsObserver, ModelRunner
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
+from ratoon.engine.cores import usable_cores
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
 from ratoon.identity.fingerprint import ModelFingerprint
@@ -176,11 +177,6 @@ def make_ops(config: EngineConfig) -> Ops:
         else:
             return NativeOps(config.threads or usable_cores())
     return ReferenceOps()
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory_bytes() -> int:

@@ -52,7 +52,7 @@ class LLM:
     def __init__(self, model: str | Path, *, progress: Progress = no_progress, **settings: Any) -> None:
         config = EngineConfig.from_settings(settings)
         self.model = load_model(model, config, progress)
-        self._engine = AsyncEngine(build_core(self.model))
+        self._engine = AsyncEngine(build_core(self.model), num_threads=self.model.config.threads or 1)
         self._ids = count(1)
         self._close = weakref.finalize(self, self._engine.close)  # at the latest when the interpreter exits
 

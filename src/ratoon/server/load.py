@@ -23,7 +23,7 @@ def load_served_model(model: str, name: str, config: EngineConfig) -> ServedMode
         max_model_len=loaded.config.max_model_len or 0,
         hidden_size=loaded.spec.hidden_size,
         core=core,
-        engine=AsyncEngine(core),
+        engine=AsyncEngine(core, num_threads=loaded.config.threads or 1),
         tokenizer=loaded.tokenizer,
         load_chat_template=cache(lambda: load_chat_template(loaded.checkpoint, loaded.tokenizer)),
         make_chain=loaded.chain,
