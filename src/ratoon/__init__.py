@@ -1,7 +1,7 @@
 """Ratoon: LLM inference for ordinary machines, built around automatic prefix caching.
 
-The public names are `LLM`, `SamplingParams` and the errors in `ratoon.errors`. `LLM` is imported when it is
-first used, so that `import ratoon` costs nothing.
+The public names are `LLM`, `SamplingParams`, `PromptParts`, `Media` and the errors in `ratoon.errors`. They
+are imported when first used, so that `import ratoon` costs nothing.
 """
 
 from importlib import import_module
@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ratoon.engine.llm import LLM
+    from ratoon.engine.prompt_parts import Media, PromptParts
     from ratoon.request.sampling_params import SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "SamplingParams", "__version__"]
+__all__ = ["LLM", "Media", "PromptParts", "SamplingParams", "__version__"]
 
-_HOMES = {"LLM": "ratoon.engine.llm", "SamplingParams": "ratoon.request.sampling_params"}
+_HOMES = {
+    "LLM": "ratoon.engine.llm",
+    "Media": "ratoon.engine.prompt_parts",
+    "PromptParts": "ratoon.engine.prompt_parts",
+    "SamplingParams": "ratoon.request.sampling_params",
+}
 
 
 def __getattr__(name: str) -> object:

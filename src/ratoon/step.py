@@ -2,8 +2,8 @@
 
 The scheduler makes a `StepPlan`, a `Runner` turns it into a `StepResult`, the scheduler applies the
 result. Nothing else crosses: no request objects downwards, no arrays upwards. Everything here is frozen
-and made of plain integers, floats and tuples, so a plan can be logged, compared, replayed, or executed by
-a simulator.
+and made of plain integers, floats, bytes and tuples, so a plan can be logged, compared, replayed, or
+executed by a simulator.
 """
 
 from dataclasses import dataclass
@@ -32,6 +32,19 @@ class SampleSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkRows:
+    """Input rows for `num_rows` tokens of a chunk from its `place`-th on, instead of the token table's.
+
+    `data` holds one row after the other, little-endian, in the storage `dtype` (`F32`, `F16` or `BF16`).
+    """
+
+    place: int
+    num_rows: int
+    dtype: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduledChunk:
     """The tokens of one request computed in one step.
 
@@ -52,8 +65,10 @@ class ScheduledChunk:
     sample: SampleSpec | None = None
     num_drafts: int = 0
     prompt_logprobs: int | None = None
-    prompt_targets: tuple[int, ...] = ()
-    """With `prompt_logprobs`: the prompt tokens that follow the chunk's positions, as far as there are."""
+    prompt_targets: tuple[int | None, ...] = ()
+    """With `prompt_logprobs`: the prompt tokens that follow the chunk's positions, as far as there are; None
+    where input rows follow instead."""
+    input_rows: tuple[ChunkRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +94,15 @@ class ChunkResult:
 
     `token_ids` are the newly known tokens: accepted drafts and one sampled token; none if the chunk did not
     sample.
-    `logprobs` has one entry per new token if asked for; `prompt_logprobs` one per entry of `prompt_targets`.
+    `logprobs` has one entry per new token if asked for; `prompt_logprobs` one per entry of `prompt_targets`,
+    None where that is None.
     """
 
     request_id: int
     token_ids: tuple[int, ...] = ()
     num_accepted_drafts: int = 0
     logprobs: tuple[Logprobs, ...] = ()
-    prompt_logprobs: tuple[Logprobs, ...] = ()
+    prompt_logprobs: tuple[Logprobs | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

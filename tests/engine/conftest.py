@@ -1,22 +1,26 @@
 """A model that is nothing but memory: what a step computes depends on every slot that it reads.
 
-The value of a position is a digest of its token and of the values in all the slots it sees, read through
-the block tables of every group. A slot that holds another token, a stale value or nothing changes everything
-after it, so a request whose output equals what it gets `Alone` was given exactly the right blocks.
+The value of a position is a digest of its input and of the values in all the slots it sees, read through
+the block tables of every group. Its input is a token, an integer, or an input row, which is one number with
+a fraction; prompts mix them freely. A slot that holds another token, a stale value or nothing changes
+everything after it, so a request whose output equals what it gets `Alone` was given exactly the right blocks.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import count
-from typing import Any
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, groupby
+from typing import Any, cast
 
 import pytest
 
 from ratoon.cache.invariants import check_invariants
 from ratoon.cache.manager import CacheManager
 from ratoon.engine.core import EngineCore
+from ratoon.engine.prompt_parts import join_parts
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.finish import FinishReason
+from ratoon.request.input_rows import InputRows, input_rows
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.sched.delta import RequestDelta
@@ -24,13 +28,35 @@ from ratoon.sched.limits import Limits
 from ratoon.sched.scheduler import Scheduler
 from ratoon.spec.cache_group import CacheGroupSpec
 from ratoon.step import ChunkResult, Logprobs, ScheduledChunk, StepPlan, StepResult
+from ratoon.text.tokenizer import Tokenizer
 
 VOCAB_SIZE = 29
 EOS = 0
 BLOCK_SIZE = 4
 ROOT = bytes(32)
+NO_TOKENIZER = cast(Tokenizer, None)  # no part is a text
 
 Groups = tuple[CacheGroupSpec, ...]
+Prompt = Sequence[int | float]
+
+
+def parts_of(prompt: Prompt) -> Iterator[list[int] | InputRows]:
+    """Each run of tokens, and each run of input rows, is a part."""
+    for is_token, items in groupby(prompt, lambda item: isinstance(item, int)):
+        run = list(items)
+        if is_token:
+            yield [int(token) for token in run]
+        else:
+            yield input_rows("F32", (len(run), 1), struct.pack(f"<{len(run)}f", *run), width=1)
+
+
+def inputs_of(chunk: ScheduledChunk) -> list[int | float]:
+    """What the runner is given at each of the chunk's positions."""
+    inputs: list[int | float] = list(chunk.token_ids)
+    for rows in chunk.input_rows:
+        inputs[rows.place : rows.place + rows.num_rows] = struct.unpack(f"<{rows.num_rows}f", rows.data)
+    assert len(inputs) == len(chunk.token_ids), "rows replace tokens, one for one"
+    return inputs
 
 
 def sampled_token(value: int, seed: int, num_generated: int, banned: Sequence[int]) -> int:
@@ -38,11 +64,11 @@ def sampled_token(value: int, seed: int, num_generated: int, banned: Sequence[in
     return allowed[hash((value, seed, num_generated)) % len(allowed)]
 
 
-def prompt_logprob(value: int, num_best: int, target: int) -> Logprobs:
-    return ((target, -float(hash((value, num_best, target)) % 1000)),)
+def prompt_logprob(value: int, num_best: int, target: int | None) -> Logprobs | None:
+    return None if target is None else ((target, -float(hash((value, num_best, target)) % 1000)),)
 
 
-def append_value(values: list[int], token: int, groups: Groups) -> None:
+def append_value(values: list[int], token: float, groups: Groups) -> None:
     """Add the value of the next position, as the runner finds it in correct memory."""
     position = len(values)
     seen = tuple(tuple(values[group.first_visible(position) :]) for group in groups)
@@ -52,14 +78,15 @@ def append_value(values: list[int], token: int, groups: Groups) -> None:
 class Alone:
     """What a request gets with no cache, no batch, no chunks and no preemption."""
 
-    def __init__(self, request: Request, prompt: Sequence[int], groups: Groups, max_model_len: int) -> None:
+    def __init__(self, request: Request, prompt: Prompt, groups: Groups, max_model_len: int) -> None:
         params = request.params
         stop_ids = set(params.stop_token_ids) | (set() if params.ignore_eos else {EOS})
         limit = len(prompt) + (params.max_tokens or max_model_len)
         values: list[int] = []
         for token in prompt:
             append_value(values, token, groups)
-        pairs = zip(values, prompt[1:], strict=False)
+        targets = [token if isinstance(token, int) else None for token in prompt]
+        pairs = zip(values, targets[1:], strict=False)
         num_best = params.prompt_logprobs or 0
         self.prompt_logprobs = (None, *(prompt_logprob(value, num_best, token) for value, token in pairs))
         self.output: list[int] = []
@@ -133,7 +160,7 @@ class MemoryRunner:
             ]
             assert [i for i, _ in found] == list(range(group.first_visible(position), position))
             seen.append(tuple(value for _, value in found))
-        return hash((position, chunk.token_ids[position - chunk.first_position], tuple(seen)))
+        return hash((position, inputs_of(chunk)[position - chunk.first_position], tuple(seen)))
 
     def result(self, chunk: ScheduledChunk, index: int, values: dict[tuple[int, int], int]) -> ChunkResult:
         prompt_logprobs = tuple(
@@ -183,20 +210,21 @@ class Bench:
         ticks = count()
         self.core = EngineCore(self.scheduler, self.runner, clock=lambda: float(next(ticks)))
         self.requests: dict[int, Request] = {}
-        self.prompts: dict[int, tuple[int, ...]] = {}
+        self.prompts: dict[int, tuple[int | float, ...]] = {}
         self.deltas: dict[int, list[RequestDelta]] = {}
 
-    def request(self, prompt: Sequence[int], *, salt: str | None = None, **settings: Any) -> Request:
+    def request(self, prompt: Prompt, *, salt: str | None = None, **settings: Any) -> Request:
         """Make a request; settings are fields of `Request` or of `SamplingParams`."""
         fields = {
             name: settings.pop(name) for name in ("priority", "read_cache", "write_cache") if name in settings
         }
         settings = {"max_tokens": 4, "ignore_eos": True, **settings}
-        chain = HashChain(ROOT, BLOCK_SIZE, ExtraKeys(salt=salt), prompt)
-        number = len(self.requests)
-        return Request(number, chain, SamplingParams(**settings), seed=settings.get("seed") or 7, **fields)
+        tokens = join_parts(list(parts_of(prompt)), NO_TOKENIZER)
+        chain = HashChain(ROOT, BLOCK_SIZE, ExtraKeys(salt=salt, media=tokens.media), tokens.ids)
+        params, seed = SamplingParams(**settings), settings.get("seed") or 7
+        return Request(len(self.requests), chain, params, seed, rows=tokens.input_rows, **fields)
 
-    def add(self, prompt: Sequence[int], **settings: Any) -> Request:
+    def add(self, prompt: Prompt, **settings: Any) -> Request:
         request = self.request(prompt, **settings)
         self.core.add(request)
         self.requests[request.id] = request
@@ -230,7 +258,7 @@ class Bench:
     def output(self, request: Request) -> list[int]:
         return [token for delta in self.deltas[request.id] for token in delta.token_ids]
 
-    def output_of(self, prompt: Sequence[int], **settings: Any) -> list[int]:
+    def output_of(self, prompt: Prompt, **settings: Any) -> list[int]:
         """Run one request and return its output."""
         request = self.add(prompt, **settings)
         self.run()

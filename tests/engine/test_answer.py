@@ -87,6 +87,12 @@ def test_no_stop_string_ends_an_answer_within_min_tokens() -> None:
     assert reader.hit_stop_string
 
 
+def test_a_stop_string_that_ends_after_min_tokens_may_begin_before() -> None:
+    reader = answer(stop="bcd", min_tokens=2)
+    assert texts(reader, delta(b"a"), delta(b"b"), delta(b"c"), delta(b"d")) == ["a", "", "", ""]
+    assert reader.hit_stop_string
+
+
 @pytest.mark.parametrize(("include", "text"), [(False, "a"), (True, "ab")])
 def test_a_stop_token_is_no_text_unless_asked_for(include: bool, text: str) -> None:
     reader = answer(stop_token_ids=[98], include_stop_str_in_output=include)

@@ -10,10 +10,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ratoon.errors import PoolTooSmallError, PromptTooLongError
 
-DOCUMENTS = (
+DOCUMENTS: tuple[tuple[int | float, ...], ...] = (
     tuple(1 + i % 3 for i in range(40)),
     tuple(1 + i // 3 % 5 for i in range(40)),
     (2,) * 40,
+    (
+        1,
+        2,
+        *(0.5 + i // 3 for i in range(15)),
+        1,
+        0.5,
+        *(0.5 + i // 3 for i in range(15)),
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ),
 )
 
 RARE_SETTINGS: list[dict[str, Any]] = [
@@ -26,9 +41,9 @@ RARE_SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-def random_prompt(random: Random) -> tuple[int, ...]:
+def random_prompt(random: Random) -> tuple[int | float, ...]:
     length = random.choice([1, 4, 7, 8, 11, 12, 16, 17, 25])
-    tail = random.choice([(), (), (1,), (2, 2, 2, 2), (3, 1, 2, 3, 1)])
+    tail = random.choice([(), (), (1,), (2, 2, 2, 2), (3, 1, 2, 3, 1), (0.5,), (0.25, 1, 0.5)])
     return random.choice(DOCUMENTS)[:length] + tail
 
 

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -266,6 +267,22 @@ def test_one_bad_prompt_refuses_the_whole_list(llm: LLM) -> None:
 def test_there_are_as_many_params_as_prompts_or_one(llm: LLM) -> None:
     with pytest.raises(InvalidParameterError, match="2 prompts, but 3"):
         llm.generate([FRANCE, STORY], [GREEDY] * 3)
+
+
+@pytest.mark.parametrize("params", [{"max_tokens": 2}, 3, "greedy", [GREEDY, GREEDY]])
+def test_params_of_a_wrong_type_are_refused_before_anything_runs(llm: LLM, params: Any) -> None:
+    for ask in (llm.stream, llm.generate):
+        with pytest.raises(InvalidParameterError):
+            ask(FRANCE, params)
+    for chat in (llm.stream_chat, llm.chat):
+        with pytest.raises(InvalidParameterError):
+            chat(CONVERSATION, params)
+
+
+@pytest.mark.parametrize("priority", ["high", 1.5, None, True])
+def test_a_priority_is_a_whole_number(llm: LLM, priority: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="priority must be a whole number"):
+        llm.generate(FRANCE, GREEDY, priority=priority)
 
 
 def test_a_conversation_is_a_list_of_messages(llm: LLM) -> None:

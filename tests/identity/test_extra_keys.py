@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.digest import encode
-from ratoon.identity.extra_keys import NO_EXTRAS, EmbeddingSpan, ExtraKeys, MediaItem
+from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys, MediaItem
 
 
 @st.composite
@@ -69,14 +69,8 @@ def test_the_adapter_touches_every_block() -> None:
     assert adapted.encode_block(400, 404) != NO_EXTRAS.encode_block(400, 404)
 
 
-def test_media_and_embeddings_of_one_digest_are_told_apart() -> None:
-    media = ExtraKeys(media=(MediaItem(b"x", 1, 2),))
-    embeddings = ExtraKeys(embeddings=(EmbeddingSpan(b"x", 1, 2),))
-    assert media.encode_block(0, 4) != embeddings.encode_block(0, 4)
-
-
 def test_a_block_sees_where_in_an_item_it_stands() -> None:
-    extras = ExtraKeys(embeddings=(EmbeddingSpan(b"x", 2, 10),))
+    extras = ExtraKeys(media=(MediaItem(b"x", 2, 10),))
     assert len({extras.encode_block(start, start + 4) for start in (0, 4, 8)}) == 3
 
 
@@ -90,7 +84,6 @@ def test_a_block_sees_where_in_an_item_it_stands() -> None:
         {"media": (MediaItem(b"x", 0, 0),)},
         {"media": (MediaItem(b"x", 4, 2), MediaItem(b"x", 0, 2))},
         {"media": (MediaItem(b"x", 0, 3), MediaItem(b"x", 2, 2))},
-        {"embeddings": (EmbeddingSpan(b"x", 0, 3), EmbeddingSpan(b"x", 2, 2))},
     ],
 )
 def test_extras_that_mean_nothing_are_refused(faulty: dict[str, object]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratoon.errors import InvalidParameterError
-from ratoon.identity.extra_keys import EmbeddingSpan, ExtraKeys, MediaItem
+from ratoon.identity.extra_keys import ExtraKeys, MediaItem
 from ratoon.identity.hash_chain import HashChain
 
 ROOT = bytes(range(32))
@@ -22,8 +22,7 @@ EXTRAS = [
     ExtraKeys(media=(MediaItem(b"cat", 2, 3),)),
     ExtraKeys(media=(MediaItem(b"dog", 1, 3),)),
     ExtraKeys(media=(MediaItem(b"cat", 1, 2),)),
-    ExtraKeys(embeddings=(EmbeddingSpan(b"cat", 1, 3),)),
-    ExtraKeys(embeddings=(EmbeddingSpan(b"cow", 1, 3),)),
+    ExtraKeys(media=(MediaItem(b"cat", 1, 1), MediaItem(b"cat", 2, 2))),
 ]
 
 token_lists = st.lists(st.integers(0, 2**32 - 1), max_size=40)
@@ -119,8 +118,7 @@ def test_the_encoding_of_a_block_is_pinned() -> None:
     extras = ExtraKeys(
         adapter=b"\xaa" * 32,
         salt="salt",
-        media=(MediaItem(b"\xbb" * 32, 3, 4),),
-        embeddings=(EmbeddingSpan(b"\xcc" * 32, 6, 1),),
+        media=(MediaItem(b"\xbb" * 32, 3, 4), MediaItem(b"\xcc" * 32, 7, 1)),
     )
     plain = HashChain(ROOT, 4, tokens=[0, 1, 2**32 - 1, 3, 4, 5, 6, 7, 8])
     rich = HashChain(ROOT, 4, extras, tokens=range(12))
@@ -130,8 +128,8 @@ def test_the_encoding_of_a_block_is_pinned() -> None:
     ]
     assert [block_hash.hex() for block_hash in rich.block_hashes] == [
         "d202b60c464d7153ae86fe9c52b9467e12dc4ffc7e0c07cbfb6e4d0b47b1477b",
-        "8268c398a123ad0a46fb812782189953e17d4f736510e835fd7d8e9b9f2e280f",
-        "33ea915226e12287f9f13f88bab3b2c856c2e1554d8265cac9aa3db87e039286",
+        "e5bfd4f89acfdf270faf3ef6f7b065d500553eddc7fe963fd494faef183340b1",
+        "4134c1e987d92dbcbfb08688cc6a9a4458ea9547e36094dd715f0c9924d70278",
     ]
 
 

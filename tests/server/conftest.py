@@ -47,6 +47,7 @@ END = 256
 
 VOCAB_SIZE = 257
 BLOCK_SIZE = 4
+HIDDEN_SIZE = 3
 ROOT = hashlib.sha256(b"a fake model").digest()
 TEMPLATE = (
     "{% for m in messages %}[{{ m.role }}]{{ m.content }}<|end|>{% endfor %}"
@@ -55,9 +56,9 @@ TEMPLATE = (
 )
 
 
-def mix(*numbers: int) -> int:
-    """Return a number that depends on all the numbers."""
-    return int.from_bytes(hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest())
+def mix(*values: object) -> int:
+    """Return a number that depends on all the values."""
+    return int.from_bytes(hashlib.blake2b(repr(values).encode(), digest_size=8).digest())
 
 
 class FakeRunner:
@@ -108,14 +109,22 @@ class FakeRunner:
             state = self.kv[
                 table[(chunk.first_position - 1) // BLOCK_SIZE], (chunk.first_position - 1) % BLOCK_SIZE
             ]
-        prompt_logprobs: list[Logprobs] = []
-        for place, token in enumerate(chunk.token_ids):
+        prompt_logprobs: list[Logprobs | None] = []
+        inputs: list[object] = list(chunk.token_ids)
+        for rows in chunk.input_rows:
+            size = len(rows.data) // rows.num_rows
+            for i in range(rows.num_rows):
+                inputs[rows.place + i] = (rows.dtype, rows.data[i * size : (i + 1) * size])
+        for place, token in enumerate(inputs):
             position = chunk.first_position + place
             state = mix(state, token)
             if position >= chunk.write_from:
                 self.kv[table[position // BLOCK_SIZE], position % BLOCK_SIZE] = state
             if chunk.prompt_logprobs is not None and place < len(chunk.prompt_targets):
-                prompt_logprobs.append(_logprobs(state, chunk.prompt_logprobs, chunk.prompt_targets[place]))
+                target = chunk.prompt_targets[place]
+                prompt_logprobs.append(
+                    None if target is None else _logprobs(state, chunk.prompt_logprobs, target)
+                )
         if chunk.sample is None:
             return ChunkResult(chunk.request_id, prompt_logprobs=tuple(prompt_logprobs))
         params = chunk.sample.params
@@ -338,6 +347,7 @@ def _start(
             name="fake",
             root=ROOT,
             max_model_len=max_model_len,
+            hidden_size=HIDDEN_SIZE,
             core=core,
             engine=AsyncEngine(core),
             tokenizer=tokenizer,

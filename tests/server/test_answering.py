@@ -42,6 +42,22 @@ def test_a_client_that_goes_away_from_the_queue_is_forgotten(start_server: Any) 
     assert server.metrics()['ratoon_requests_total{outcome="cancelled"}'] == 1
 
 
+def test_a_lower_priority_goes_first_of_those_that_wait(start_server: Any) -> None:
+    server = start_server(max_num_seqs=1, log_json=True)
+    server.runner.hold()
+    replies = [server.in_background("POST", "/v1/completions", LONG)]
+    server.runner.wait_for_steps(1)
+    for number, priority in enumerate((7, 3, 0, 3)):
+        body = {**LONG, "prompt": "x" * (number + 1), "priority": priority}
+        replies.append(server.in_background("POST", "/v1/completions", body))
+        server.wait_for_requests(number + 2)
+    server.runner.allow(None)
+    assert all(background.reply().status == 200 for background in replies)
+    server.wait_until_idle()
+    lines = [json.loads(line) for line in server.log.getvalue().splitlines()]
+    assert [line["prompt_tokens"] for line in lines] == [len("a long answer"), 3, 2, 4, 1]
+
+
 def test_a_failed_step_fails_only_its_requests(start_server: Any) -> None:
     server = start_server(max_num_seqs=1)
     server.runner.hold()

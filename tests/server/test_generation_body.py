@@ -34,6 +34,10 @@ def completion(**fields: Any) -> CompletionBody:
         {"cache": True},
         {"stream_options": {"include_usage": True}},
         {"n": 1.5},
+        {"priority": -1},
+        {"priority": 1001},
+        {"priority": "high"},
+        {"priority": 1.5},
         {"cache_salt": "\ud800"},
     ],
 )

@@ -10,10 +10,16 @@ LETTERS = st.text(alphabet="ab\N{GRINNING FACE}", max_size=30)
 STOPS = st.lists(st.text(alphabet="ab\N{GRINNING FACE}", min_size=1, max_size=5), max_size=4)
 
 
-def first_match(text: str, stops: list[str]) -> str | None:
-    """Return the stop string that ends first, and of those the longest; by looking everywhere."""
-    ends = [(end, stop) for stop in stops for end in range(len(text) + 1) if text[:end].endswith(stop)]
-    return min(ends, key=lambda match: (match[0], -len(match[1])))[1] if ends else None
+def matches(text: str, stops: list[str], *, beyond: int = 0) -> list[tuple[int, str]]:
+    """Return the stop strings that end `beyond` some characters, with their ends; by looking everywhere."""
+    ends = range(beyond + 1, len(text) + 1)
+    return [(end, stop) for stop in stops for end in ends if text[:end].endswith(stop)]
+
+
+def first_match(text: str, stops: list[str], *, beyond: int = 0) -> str | None:
+    """Return the stop string that ends first, and of those the longest."""
+    found = matches(text, stops, beyond=beyond)
+    return min(found, key=lambda match: (match[0], -len(match[1])))[1] if found else None
 
 
 def expected(text: str, stops: list[str], *, include: bool) -> str:
@@ -43,6 +49,19 @@ def test_any_cut_of_any_text_shows_the_same(
     shown += watcher.flush()
     assert watcher.matched == first_match(text, stops)
     assert shown == expected(text, stops, include=include)
+
+
+@given(text=LETTERS, stops=STOPS, free=st.integers(0, 30))
+@example(text="aaab", stops=["aa"], free=2)
+@example(text="ababab", stops=["abab"], free=4)
+def test_what_ends_in_a_piece_that_may_end_nothing_is_text(text: str, stops: list[str], free: int) -> None:
+    free = min(free, len(text))
+    watcher = StopStrings(stops)
+    shown = watcher.feed(text[:free], may_end=False) + watcher.feed(text[free:]) + watcher.flush()
+    match = first_match(text, stops, beyond=free)
+    assert watcher.matched == match
+    end = min((end for end, _ in matches(text, stops, beyond=free)), default=len(text))
+    assert shown == text[: end - len(match or "")]
 
 
 def longest_beginning(text: str, stops: list[str]) -> str:

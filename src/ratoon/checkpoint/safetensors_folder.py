@@ -40,7 +40,7 @@ class SafetensorsFolder:
         self._files = _weight_files(path)
         self._tensors: dict[str, RawTensor] = {}
         for file in self._files:
-            for tensor in _read_tensors(file):
+            for tensor in read_tensors(map_file(file), file):
                 if tensor.name in self._tensors:
                     raise CorruptCheckpointError(f"{path} has the tensor {tensor.name!r} twice.")
                 self._tensors[tensor.name] = tensor
@@ -121,11 +121,15 @@ def _read_text(path: Path) -> str:
         raise CorruptCheckpointError(f"{path} is not UTF-8.") from None
 
 
-def _read_tensors(file: Path) -> Iterator[RawTensor]:
+def read_tensors(data: memoryview, file: object) -> Iterator[RawTensor]:
+    """Read the tensors of one file, which errors call `file`.
+
+    Raises `CheckpointError` of some kind for what is not such a file, before any tensor is touched.
+    """
+
     def fail(what: str) -> NoReturn:
         raise CorruptCheckpointError(f"{file} {what}.", hint="Fetch the file again.")
 
-    data = map_file(file)
     start = 8 + int.from_bytes(data[:8], "little")
     if len(data) < 8 or start > len(data):
         fail("ends inside its header; it may be truncated")

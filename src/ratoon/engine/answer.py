@@ -71,7 +71,7 @@ class Answer:
         if ended_it and not self._params.include_stop_str_in_output:
             return ""
         text = self._detokenizer.feed(delta.token_ids[place])
-        return text if len(self.token_ids) < self._params.min_tokens else self._stops.feed(text)
+        return self._stops.feed(text, may_end=len(self.token_ids) >= self._params.min_tokens)
 
     def _finish(self, delta: RequestDelta) -> None:
         self.usage, self.timings, self.finish_reason = delta.usage, delta.timings, delta.finish_reason

@@ -21,16 +21,17 @@ from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.engine.generation import Generation
 from ratoon.engine.output import OutputDelta, RequestOutput
+from ratoon.engine.prompt_parts import PromptParts, PromptTokens, join_parts, read_part
 from ratoon.engine.prompts import (
     Conversation,
     Prompt,
-    PromptTokens,
     is_conversation,
     is_prompt,
     listed,
     one_for_each,
 )
 from ratoon.errors import InvalidParameterError
+from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.request.seed import child_seed, draw_seed
@@ -106,7 +107,7 @@ class LLM:
 
         The request begins with the first `next`. It is cancelled if the iterator is closed or dropped early.
         """
-        return self._run([self._generation(self._read(prompt), params or SamplingParams(), priority)])
+        return self._run(self._generations([self._read(prompt)], params, priority))
 
     def stream_chat(
         self,
@@ -117,8 +118,7 @@ class LLM:
         **template: Any,
     ) -> Generator[OutputDelta]:
         """Yield what comes newly for one conversation, as `stream` does; `template` is as for `chat`."""
-        prompt = self._render(messages, template)
-        return self._run([self._generation(prompt, params or SamplingParams(), priority)])
+        return self._run(self._generations([self._render(messages, template)], params, priority))
 
     @cached_property
     def chat_template(self) -> ChatTemplate:
@@ -146,19 +146,30 @@ class LLM:
         self.close()
 
     def _read(self, prompt: object) -> PromptTokens:
-        if isinstance(prompt, str):
-            return PromptTokens(
-                self.model.tokenizer.encode(prompt, add_special=True, parse_special=True), prompt
-            )
         if not is_prompt(prompt):
-            raise InvalidParameterError(f"A prompt is a text or a list of token ids, not {prompt!r}.")
-        return PromptTokens(cast(Sequence[int], prompt))
+            raise InvalidParameterError(
+                f"A prompt is a text, a list of token ids or PromptParts, not {prompt!r}."
+            )
+        parts = prompt.parts if isinstance(prompt, PromptParts) else (prompt,)
+        width = self.model.spec.hidden_size
+        return join_parts([read_part(part, width) for part in parts], self.model.tokenizer)
 
     def _render(self, messages: object, template: Mapping[str, Any]) -> PromptTokens:
         if not is_conversation(messages):
             raise InvalidParameterError("A conversation is a list of messages with role and content.")
         conversation = cast(Conversation, messages)
         return PromptTokens(encode_chat(self.model.tokenizer, self.chat_template, conversation, **template))
+
+    def _generations(
+        self,
+        prompts: Sequence[PromptTokens],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+        priority: int,
+    ) -> list[Generation]:
+        if not isinstance(priority, int) or isinstance(priority, bool):
+            raise InvalidParameterError(f"priority must be a whole number, not {priority!r}.")
+        each = one_for_each(params, len(prompts))
+        return [self._generation(prompt, own, priority) for prompt, own in zip(prompts, each, strict=True)]
 
     def _generation(self, prompt: PromptTokens, params: SamplingParams, priority: int) -> Generation:
         """Make the requests of a prompt: n answers differ in their seeds, and the first scores the prompt."""
@@ -168,10 +179,11 @@ class LLM:
         requests = [
             Request(
                 next(self._ids),
-                self.model.chain(prompt.ids),
+                self.model.chain(prompt.ids, ExtraKeys(media=prompt.media)),
                 unscored if child else params,
                 child_seed(seed, child),
                 priority,
+                rows=prompt.input_rows,
             )
             for child in range(params.n)
         ]
@@ -184,10 +196,7 @@ class LLM:
         priority: int,
         use_tqdm: bool,
     ) -> list[RequestOutput]:
-        each = one_for_each(params, len(prompts))
-        generations = [
-            self._generation(prompt, own, priority) for prompt, own in zip(prompts, each, strict=True)
-        ]
+        generations = self._generations(prompts, params, priority)
         results: dict[int, RequestOutput] = {}
         with TerminalProgress(enabled=use_tqdm) as progress:
             for delta in self._run(generations):

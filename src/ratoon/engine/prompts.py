@@ -1,26 +1,18 @@
-"""What callers may give as prompts: one or several, as text, token ids or messages."""
+"""What callers may give as prompts: one or several, as text, token ids, parts or messages."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral
 
+from ratoon.engine.prompt_parts import PromptParts
 from ratoon.errors import InvalidParameterError
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.text.chat_template import Message
 
-Prompt = str | Sequence[int]
-"""A text, or token ids."""
+Prompt = str | Sequence[int] | PromptParts
+"""A text, token ids, or parts of any kind."""
 
 Conversation = Sequence[Message]
 """Messages, each with `role` and `content`."""
-
-
-@dataclass(frozen=True, slots=True)
-class PromptTokens:
-    """A prompt as the engine takes it, with its text if it was given as one."""
-
-    ids: Sequence[int]
-    text: str | None = None
 
 
 def listed(value: object, is_one: Callable[[object], bool]) -> Sequence[object]:
@@ -32,7 +24,7 @@ def listed(value: object, is_one: Callable[[object], bool]) -> Sequence[object]:
 
 def is_prompt(value: object) -> bool:
     """Whether this is one prompt, not a list of them. Bytes are none: they might be meant as text."""
-    if isinstance(value, str):
+    if isinstance(value, str | PromptParts):
         return True
     if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
         return False

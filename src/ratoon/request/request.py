@@ -5,6 +5,7 @@ from enum import Enum
 
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.finish import Usage
+from ratoon.request.input_rows import InputRows
 from ratoon.request.sampling_params import SamplingParams
 
 
@@ -23,7 +24,7 @@ class Request:
     The chain holds the prompt, then the output as it becomes known. `priority` is as in vLLM: lower numbers
     come first, equal ones in order of arrival. Without `read_cache` every position is computed afresh;
     without `write_cache` nothing of the request can be found by others. `n` answers to one prompt are n
-    requests.
+    requests. `rows` has the input rows of the chain's media items, in order; the tokens there mean nothing.
     """
 
     id: int
@@ -33,6 +34,7 @@ class Request:
     priority: int = 0
     read_cache: bool = True
     write_cache: bool = True
+    rows: tuple[InputRows, ...] = ()
 
     num_prompt_tokens: int = field(init=False)
 
@@ -49,7 +51,7 @@ class Request:
     num_reserved: int = field(default=0, init=False)
     """Positions with a slot in the block tables."""
     block_tables: tuple[tuple[int, ...], ...] = field(default=(), init=False)
-    prompt_logprobs: list[tuple[tuple[int, float], ...]] = field(default_factory=list, init=False)
+    prompt_logprobs: list[tuple[tuple[int, float], ...] | None] = field(default_factory=list, init=False)
     """Collected up to the first output token, with which they are handed over."""
 
     # Accounts, kept through preemption: each prompt position counts once, by how it was first obtained.
@@ -69,6 +71,9 @@ class Request:
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = self.chain.num_tokens
+        media = self.chain.extra_keys.media
+        assert [item.length for item in media] == [rows.num_rows for rows in self.rows], "each has its rows"
+        assert not media or media[-1].end <= self.num_prompt_tokens, "rows stand in the prompt"
 
     @property
     def reads_cache(self) -> bool:
@@ -89,6 +94,15 @@ class Request:
     def num_generated(self) -> int:
         """Output tokens."""
         return len(self.chain.tokens) - self.num_prompt_tokens
+
+    def tokens_between(self, first: int, end: int) -> list[int | None]:
+        """Return the known tokens at positions `first` to `end`, None where input rows stand for them."""
+        tokens: list[int | None] = list(self.chain.tokens[first:end])
+        media = self.chain.extra_keys.media
+        for number in self.chain.extra_keys.media_between(first, end):
+            gap = slice(max(media[number].offset - first, 0), min(media[number].end, end) - first)
+            tokens[gap] = [None] * (gap.stop - gap.start)
+        return tokens
 
     @property
     def usage(self) -> Usage:

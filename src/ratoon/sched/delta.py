@@ -13,8 +13,8 @@ class RequestDelta:
 
     `token_ids` are the new output tokens, a stop token included. `logprobs` has one entry per new token if
     asked for. `prompt_logprobs` comes with the first token if asked for: one entry per prompt position, None
-    for the first. The last delta of a request, and only that, has a `finish_reason`, `usage` and `timings`,
-    and after a failed step an `error`.
+    for the first and where input rows stand. The last delta of a request, and only that, has a
+    `finish_reason`, `usage` and `timings`, and after a failed step an `error`.
     """
 
     request_id: int

@@ -13,6 +13,7 @@ from ratoon.server.body import UNSUPPORTED, Body, utf8_text
 
 MAX_STOP_STRINGS = 64
 MAX_LOGPROBS = 20
+MAX_PRIORITY = 1000
 
 SAMPLING_FIELDS = (
     "min_tokens",
@@ -75,6 +76,8 @@ class GenerationBody(Body):
     return_token_ids: bool = False
     cache_salt: Annotated[str, StringConstraints(min_length=1), AfterValidator(utf8_text)] | None = None
     cache: CacheOptions | None = None
+    priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] = 0
+    """Lower goes first, as in vLLM; nobody may go before those who ask for nothing."""
 
     default_max_tokens: ClassVar[int | None] = None
 

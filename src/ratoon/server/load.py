@@ -32,6 +32,7 @@ def load_served_model(
         name=name,
         root=loaded.root,
         max_model_len=loaded.config.max_model_len or 0,
+        hidden_size=loaded.spec.hidden_size,
         core=core,
         engine=AsyncEngine(core, num_threads=loaded.config.threads or 1),
         tokenizer=loaded.tokenizer,

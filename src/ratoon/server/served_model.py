@@ -6,6 +6,7 @@ from itertools import count
 
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.core import EngineCore
+from ratoon.engine.prompt_parts import PromptTokens
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.request import Request
@@ -28,6 +29,7 @@ class ServedModel:
     name: str
     root: bytes
     max_model_len: int
+    hidden_size: int
     core: EngineCore
     engine: AsyncEngine
     tokenizer: Tokenizer
@@ -45,14 +47,24 @@ class ServedModel:
 
     def make_request(
         self,
-        token_ids: Iterable[int],
+        prompt: PromptTokens,
         params: SamplingParams,
         *,
         seed: int,
         salt: str,
+        priority: int = 0,
         read_cache: bool = True,
         write_cache: bool = True,
     ) -> Request:
         """Return a request to submit. Raises `InvalidParameterError` for unknown token ids."""
-        chain = self.make_chain(token_ids, ExtraKeys(salt=salt))
-        return Request(next(self._ids), chain, params, seed, read_cache=read_cache, write_cache=write_cache)
+        chain = self.make_chain(prompt.ids, ExtraKeys(salt=salt, media=prompt.media))
+        return Request(
+            next(self._ids),
+            chain,
+            params,
+            seed,
+            priority,
+            read_cache=read_cache,
+            write_cache=write_cache,
+            rows=prompt.input_rows,
+        )

@@ -1,9 +1,9 @@
 """Strands: the answers of one HTTP request in the making, and how they are made from a task."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from ratoon.engine.answer import Answer
+from ratoon.engine.prompt_parts import PromptTokens
 from ratoon.errors import PromptTooLongError
 from ratoon.request.finish import FinishReason
 from ratoon.request.request import Request
@@ -49,9 +49,9 @@ class Strand:
         return len(self._answer.token_ids) if self._shows_tokens else 0
 
     def prompt_text(self, tokenizer: Tokenizer) -> str:
-        """Return the prompt, control tokens by name."""
-        tokens = self.request.chain.tokens[: self.request.num_prompt_tokens]
-        return tokenizer.decode(tokens, skip_special=False)
+        """Return the prompt, control tokens by name; input rows have no text."""
+        tokens = self.request.tokens_between(0, self.request.num_prompt_tokens)
+        return tokenizer.decode((token for token in tokens if token is not None), skip_special=False)
 
     def take(self, delta: RequestDelta) -> Part:
         """Return what a delta adds to the response. Raises the `EngineError` of a failed step."""
@@ -79,10 +79,10 @@ def make_strands(model: ServedModel, tenant: Tenant, task: Task) -> list[Strand]
     """
     strands: list[Strand] = []
     for prompt in task.encode(model):
-        params = _params(model, tenant, task, len(prompt.token_ids))
+        params = _params(model, tenant, task, len(prompt.tokens.ids))
         seed = model.draw_seed() if params.seed is None else params.seed
         requests = [
-            _request(model, tenant, task, prompt.token_ids, params, child_seed(seed, child))
+            _request(model, tenant, task, prompt.tokens, params, child_seed(seed, child))
             for child in range(params.n)
         ]
         echo = _echo(model, prompt) if task.body.echo else ""
@@ -96,7 +96,7 @@ def make_strands(model: ServedModel, tenant: Tenant, task: Task) -> list[Strand]
 
 def _echo(model: ServedModel, prompt: EncodedPrompt) -> str:
     if prompt.echo is None:
-        return model.tokenizer.decode(prompt.token_ids, skip_special=False)
+        return model.tokenizer.decode(prompt.tokens.ids, skip_special=False)
     return prompt.echo
 
 
@@ -104,16 +104,17 @@ def _request(
     model: ServedModel,
     tenant: Tenant,
     task: Task,
-    token_ids: Sequence[int],
+    prompt: PromptTokens,
     params: SamplingParams,
     seed: int,
 ) -> Request:
     cache = task.body.cache or CacheOptions()
     return model.make_request(
-        token_ids,
+        prompt,
         params,
         seed=seed,
         salt=request_salt(tenant.scope, task.body.cache_salt),
+        priority=task.body.priority,
         read_cache=cache.read,
         write_cache=cache.write,
     )

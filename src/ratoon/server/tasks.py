@@ -1,29 +1,35 @@
 """Tasks: what a checked body of either endpoint asks for, in the same words for both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ratoon.engine.prompt_parts import PromptTokens, join_parts
+from ratoon.errors import InvalidParameterError
+from ratoon.request.input_rows import InputRows
 from ratoon.server.answer_format import AnswerFormat, Envelope
+from ratoon.server.api_error import to_api_error
 from ratoon.server.chat_body import ChatBody, Conversation
 from ratoon.server.chat_format import ChatFormat
 from ratoon.server.completion_body import CompletionBody
 from ratoon.server.completion_format import CompletionFormat
 from ratoon.server.generation_body import GenerationBody
+from ratoon.server.prompt_body import EmbedsPart, Prompt
+from ratoon.server.rows_file import read_rows
 from ratoon.server.served_model import ServedModel
 from ratoon.text.chat_prompt import encode_chat
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """A prompt's tokens, not yet checked, and what `echo` puts before the answer; None is their own text."""
+    """A prompt, not yet checked, and what `echo` puts before the answer; None is the tokens' own text."""
 
-    token_ids: Sequence[int]
+    tokens: PromptTokens
     echo: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """`encode` raises `TextError` and runs on a thread, so it may take its time."""
+    """`encode` raises `RatoonError`s and `ApiError` and runs on a thread, so it may take its time."""
 
     endpoint: str
     body: GenerationBody
@@ -39,14 +45,15 @@ class Task:
 
 def completion_task(body: CompletionBody) -> Task:
     """Return the task of `/v1/completions`."""
+    prompts = body.prompts()
 
     def encode(model: ServedModel) -> list[EncodedPrompt]:
-        return [_encode_prompt(model, prompt) for prompt in body.prompt]
+        return [_encode_prompt(model, prompt) for prompt in prompts]
 
     return Task(
         endpoint="completions",
         body=body,
-        num_prompts=len(body.prompt),
+        num_prompts=len(prompts),
         encode=encode,
         id_prefix="cmpl",
         form=CompletionFormat,
@@ -59,7 +66,7 @@ def chat_task(body: ChatBody) -> Task:
 
     def encode(model: ServedModel) -> list[EncodedPrompt]:
         final = body.messages[-1].for_template()["content"] if body.continue_final_message else ""
-        return [EncodedPrompt(encode_conversation(model, body), final)]
+        return [EncodedPrompt(PromptTokens(encode_conversation(model, body)), final)]
 
     return Task(
         endpoint="chat",
@@ -85,7 +92,16 @@ def encode_conversation(model: ServedModel, body: Conversation) -> list[int]:
     )
 
 
-def _encode_prompt(model: ServedModel, prompt: str | list[int]) -> EncodedPrompt:
-    if isinstance(prompt, str):
-        return EncodedPrompt(model.tokenizer.encode(prompt, add_special=True, parse_special=True), prompt)
-    return EncodedPrompt(prompt, None)
+def _encode_prompt(model: ServedModel, prompt: Prompt) -> EncodedPrompt:
+    parts = [_read_rows(model, part) if isinstance(part, EmbedsPart) else part for part in prompt]
+    tokens = join_parts(parts, model.tokenizer)
+    return EncodedPrompt(tokens, tokens.text)
+
+
+def _read_rows(model: ServedModel, part: EmbedsPart) -> InputRows:
+    try:
+        return read_rows(part.data, model.hidden_size)
+    except InvalidParameterError as error:
+        named = to_api_error(error)
+        named.param = part.type
+        raise named from None

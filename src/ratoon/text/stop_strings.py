@@ -8,6 +8,7 @@ class StopStrings:
 
     The first is the one that ends first, and of those that end together the longest. Where the pieces are
     cut makes no difference. Each character costs one step per stop string (Knuth, Morris and Pratt).
+    A piece that `may_end` nothing lets stop strings pass that end in it, not those that only begin there.
     """
 
     def __init__(self, stops: Sequence[str], *, include: bool = False) -> None:
@@ -18,14 +19,14 @@ class StopStrings:
         self._held = ""
         self.matched: str | None = None
 
-    def feed(self, text: str) -> str:
+    def feed(self, text: str, *, may_end: bool = True) -> str:
         """Take a piece and return what may be shown now; nothing more after a match."""
         if self.matched is not None:
             return ""
         if not self._stops:
             return text
         for place, character in enumerate(text):
-            self._advance(character)
+            self._advance(character, may_end)
             if self.matched is not None:
                 whole = self._held + text[: place + 1]
                 self._held = ""
@@ -40,15 +41,17 @@ class StopStrings:
         held, self._held = self._held, ""
         return held
 
-    def _advance(self, character: str) -> None:
+    def _advance(self, character: str, may_end: bool) -> None:
         for number, (stop, borders) in enumerate(self._stops):
             reached = self._reached[number]
             while reached and stop[reached] != character:
                 reached = borders[reached - 1]
             reached += stop[reached] == character
+            if reached == len(stop):
+                if may_end and len(stop) > len(self.matched or ""):
+                    self.matched = stop
+                reached = borders[-1]  # it may begin again within itself
             self._reached[number] = reached
-            if reached == len(stop) and len(stop) > len(self.matched or ""):
-                self.matched = stop
 
 
 def _borders(stop: str) -> list[int]:

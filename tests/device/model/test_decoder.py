@@ -1,6 +1,7 @@
 """What the decoder promises beyond the right numbers: the bits do not depend on how the work was cut."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +62,34 @@ def test_company_does_not_change_bits(decoder: Decoder, whole: Floats) -> None:
     inputs = _inputs((0, 9, [8, 0, 0, 0]), (0, 50, [1, 2, 3, 4]), (0, 33, [9, 10, 11, 0]))
     hidden = decoder(np.concatenate([other[:9], TOKENS, other[:33]]), inputs, np.arange(9, 59))
     assert decoder.logits(hidden).tobytes() == whole.tobytes()
+
+
+def test_given_rows_stand_for_their_tokens(decoder: Decoder, whole: Floats, lone_step: LoneStep) -> None:
+    table = decoder._embedding(TOKENS)
+    hidden = decoder(
+        np.where(np.isin(np.arange(50), [0, 30, 31, 32]), 0, TOKENS).astype(np.int32),
+        lone_step(1, 0, 50),
+        np.arange(50),
+        [(0, table[:1]), (30, table[30:33])],
+    )
+    assert decoder.logits(hidden).tobytes() == whole.tobytes()
+
+
+def test_given_rows_are_not_scaled(
+    tiny_llama: Path, open_decoder: Callable[..., tuple[Decoder, int]], lone_step: LoneStep
+) -> None:
+    scaled, _ = open_decoder(tiny_llama, change=lambda spec: replace(spec, embedding_scale=3.0))
+    plain, _ = open_decoder(tiny_llama)
+    rows = plain._embedding(TOKENS) * np.float32(3)
+    whole = scaled(TOKENS, lone_step(1, 0, 50), np.arange(50))
+    given = scaled(np.zeros_like(TOKENS), lone_step(1, 0, 50), np.arange(50), [(0, rows)])
+    assert given.tobytes() == whole.tobytes()
+
+
+def test_other_rows_change_what_comes_after_them(
+    decoder: Decoder, whole: Floats, lone_step: LoneStep
+) -> None:
+    table = decoder._embedding(TOKENS)
+    other = decoder(TOKENS, lone_step(1, 0, 50), np.arange(50), [(30, table[30:31] + 1)])
+    assert decoder.logits(other)[:30].tobytes() == whole[:30].tobytes()
+    assert decoder.logits(other)[30:].tobytes() != whole[30:].tobytes()

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 
-from ratoon.device.runner.batch import BatchBuilder
+from ratoon.device.runner.batch import BatchBuilder, given_rows
 from ratoon.spec.cache_group import BlockTables
-from ratoon.step import ScheduledChunk, StepPlan
+from ratoon.step import ChunkRows, ScheduledChunk, StepPlan
 
 
 def _chunk(
@@ -42,3 +44,20 @@ def test_an_empty_plan_is_an_empty_batch() -> None:
     token_ids, inputs = BatchBuilder(num_groups=1, block_size=4).build(StepPlan(1, ()))
     assert len(token_ids) == len(inputs.positions) == 0
     assert inputs.cu_seqlens.tolist() == [0]
+
+
+def test_rows_are_placed_where_their_chunk_begins_and_read_as_float32() -> None:
+    values = np.array([[1.5, -2.0], [0.25, 3.0]], np.float32)
+    bf16 = (values.view(np.uint32) >> 16).astype(np.uint16)
+    first = replace(_chunk((9, 8, 7), 3, ((5, 6),)), input_rows=(ChunkRows(1, 2, "F32", values.tobytes()),))
+    second = replace(
+        _chunk((4, 0, 0), 0, ((2,),)),
+        input_rows=(
+            ChunkRows(0, 1, "F16", values[:1].astype(np.float16).tobytes()),
+            ChunkRows(1, 2, "BF16", bf16.tobytes()),
+        ),
+    )
+    found = list(given_rows(StepPlan(1, (first, second)), [0, 3, 6]))
+    assert [place for place, _ in found] == [1, 3, 4]
+    assert [rows.tolist() for _, rows in found] == [values.tolist(), values[:1].tolist(), values.tolist()]
+    assert all(rows.dtype == np.float32 for _, rows in found)

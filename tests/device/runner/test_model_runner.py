@@ -170,7 +170,7 @@ def test_prompt_logprobs_cover_every_target_and_sampling_follows(
 def test_prompt_logprobs_of_a_chunk_within_the_prompt_need_no_sampling(runner: ModelRunner) -> None:
     chunk = _prefill(token_ids=PROMPT[:9], sample=None, prompt_logprobs=0, prompt_targets=PROMPT[1:10])
     result = _run(runner, chunk)[0]
-    assert [logprobs[0][0] for logprobs in result.prompt_logprobs] == list(PROMPT[1:10])
+    assert [logprobs[0][0] for logprobs in result.prompt_logprobs if logprobs] == list(PROMPT[1:10])
     assert result.token_ids == ()
 
 
@@ -181,8 +181,8 @@ class CountingDecoder(Decoder):
         self.inner = inner
         self.asked: list[int] = []
 
-    def __call__(self, token_ids: Any, inputs: StepInputs, rows: Any) -> Floats:
-        return self.inner(token_ids, inputs, rows)
+    def __call__(self, token_ids: Any, inputs: StepInputs, rows: Any, given: Any = ()) -> Floats:
+        return self.inner(token_ids, inputs, rows, given)
 
     def logits(self, hidden: Floats) -> Floats:
         self.asked.append(len(hidden))

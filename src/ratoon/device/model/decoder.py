@@ -4,7 +4,7 @@ All that differs between Llama, Mistral, Qwen and Gemma lies in the weights and 
 built with (`weights.py`), so nothing is left here but their order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,14 +39,23 @@ class Decoder:
         self._layers = tuple(layers)
         self._head = head
 
-    def __call__(self, token_ids: Ints, inputs: StepInputs, rows: NDArray[np.intp]) -> Floats:
+    def __call__(
+        self,
+        token_ids: Ints,
+        inputs: StepInputs,
+        rows: NDArray[np.intp],
+        given: Iterable[tuple[int, Floats]] = (),
+    ) -> Floats:
         """Run the tokens int32 [n], writing their K and V; return the last output [m, hidden] of `rows`.
 
+        `given` are input rows [k, hidden], each with the place from which on they stand for the tokens' own.
         K and V of all sequences are written before any attention of the same layer reads. The last
         feed-forward, which serves nothing but the logits, is computed for `rows` only.
         """
         step = self._ops.begin(inputs)
         x = self._embedding(token_ids)
+        for place, values in given:
+            x[place : place + len(values)] = values
         *layers, last = self._layers
         for layer in layers:
             layer.attention(x, step)

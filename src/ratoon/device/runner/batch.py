@@ -1,10 +1,12 @@
 """`BatchBuilder`: a step plan's chunks, laid end to end as the arrays that the decoder takes."""
 
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 
-from ratoon.device.ops.protocol import Ints, StepInputs
+from ratoon.device.ops.dequantize import dequantize
+from ratoon.device.ops.protocol import Floats, Ints, StepInputs
 from ratoon.device.runner.table_matrix import TableMatrix
 from ratoon.step import StepPlan
 
@@ -35,3 +37,14 @@ class BatchBuilder:
             for table in tables
         )
         return token_ids, StepInputs(positions, cu_seqlens, tables, slots)
+
+
+def given_rows(plan: StepPlan, starts: Sequence[int]) -> Iterator[tuple[int, Floats]]:
+    """Return the plan's input rows float32 [k, hidden] with their first row of the step.
+
+    `starts` says where each chunk's rows begin.
+    """
+    for chunk, start in zip(plan.chunks, starts, strict=False):
+        for rows in chunk.input_rows:
+            data = np.frombuffer(rows.data, np.uint8).reshape(rows.num_rows, -1)
+            yield start + rows.place, dequantize(data, rows.dtype)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.ops.protocol import Floats
-from ratoon.device.runner.batch import BatchBuilder
+from ratoon.device.runner.batch import BatchBuilder, given_rows
 from ratoon.device.sampling.logprobs import top_logprobs
 from ratoon.device.sampling.sampler import sample
 from ratoon.step import ChunkResult, Logprobs, SampleSpec, ScheduledChunk, StepPlan, StepResult
@@ -51,7 +51,7 @@ class ModelRunner:
         rows = [
             row for chunk, start in zip(plan.chunks, starts, strict=False) for row in _rows_read(chunk, start)
         ]
-        hidden = self._decoder(token_ids, inputs, np.array(rows, np.intp))
+        hidden = self._decoder(token_ids, inputs, np.array(rows, np.intp), given_rows(plan, starts))
         logits = self._logits(hidden)
         return StepResult(plan.step_id, tuple(self._read(chunk, logits) for chunk in plan.chunks))
 
@@ -61,11 +61,12 @@ class ModelRunner:
 
     def _read(self, chunk: ScheduledChunk, logits: Iterator[Floats]) -> ChunkResult:
         """Take the chunk's rows of logits, as many as `_rows_read` named."""
-        prompt_logprobs: tuple[Logprobs, ...] = ()
+        prompt_logprobs: tuple[Logprobs | None, ...] = ()
         if chunk.prompt_logprobs is not None:
             num_best = chunk.prompt_logprobs
             prompt_logprobs = tuple(
-                top_logprobs(next(logits), num_best, target) for target in chunk.prompt_targets
+                None if target is None else top_logprobs(next(logits), num_best, target)
+                for target in chunk.prompt_targets
             )
         if chunk.sample is None:
             return ChunkResult(chunk.request_id, prompt_logprobs=prompt_logprobs)
@@ -100,7 +101,7 @@ class ModelRunner:
 def _rows_read(chunk: ScheduledChunk, start: int) -> Iterator[int]:
     """Rows of the step, counting from the chunk's first, whose logits are read; a row may be read twice."""
     if chunk.prompt_logprobs is not None:
-        yield from range(start, start + len(chunk.prompt_targets))
+        yield from (row for row, target in enumerate(chunk.prompt_targets, start) if target is not None)
     if chunk.sample is not None:
         end = start + len(chunk.token_ids)
         yield from range(end - 1 - chunk.num_drafts, end)
