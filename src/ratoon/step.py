@@ -42,6 +42,7 @@ class ScheduledChunk:
     runner may keep what it derived from it.
     `sample` is None while the chunk ends before the request's last known token.
     `prompt_logprobs` asks for that many best log-probabilities at each position of the chunk.
+    `adapter` is the digest of the adapter that the tokens go through.
     """
 
     request_id: int
@@ -54,6 +55,7 @@ class ScheduledChunk:
     prompt_logprobs: int | None = None
     prompt_targets: tuple[int, ...] = ()
     """With `prompt_logprobs`: the prompt tokens that follow the chunk's positions, as far as there are."""
+    adapter: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from ratoon.checkpoint.formats import open_checkpoint
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.model.load import load_decoder
-from ratoon.device.ops.protocol import Floats, KVLayout, Ops, StepInputs
+from ratoon.device.ops.protocol import Adapter, Floats, KVLayout, Ops, StepInputs
 from ratoon.spec.cache_groups import cache_groups
 from ratoon.spec.model_reader import read_model_spec
 
@@ -33,10 +33,10 @@ def load_smollm2(smollm2_path: Path) -> Callable[[Ops, str], Decoder]:
 
 
 @pytest.fixture(scope="session")
-def forced_logits() -> Callable[[Decoder, list[int], int], Floats]:
+def forced_logits() -> Callable[..., Floats]:
     """Return a function: the logits that follow each of the tokens from number `first` on."""
 
-    def run(decoder: Decoder, token_ids: list[int], first: int) -> Floats:
+    def run(decoder: Decoder, token_ids: list[int], first: int, adapter: Adapter | None = None) -> Floats:
         positions = np.arange(len(token_ids), dtype=np.int32)
         table = np.arange(1, 1 + NUM_BLOCKS, dtype=np.int32)
         inputs = StepInputs(
@@ -44,6 +44,7 @@ def forced_logits() -> Callable[[Decoder, list[int], int], Floats]:
             np.array([0, len(token_ids)], np.int32),
             (table[None],),
             (positions.astype(np.int64) + BLOCK,),
+            (adapter,),
         )
         return decoder.logits(
             decoder(np.array(token_ids, np.int32), inputs, np.arange(first, len(token_ids)))

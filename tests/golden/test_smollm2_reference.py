@@ -10,7 +10,7 @@ import pytest
 
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.model.decoder import Decoder
-from ratoon.device.ops.protocol import FeedForwardWeights, Floats, Ints, Ops
+from ratoon.device.ops.protocol import AdapterRows, FeedForwardWeights, Floats, Ints, Ops
 from ratoon.device.ops.reference import ReferenceOps
 
 FOLDER = Path(__file__).parent / "smollm2"
@@ -37,8 +37,8 @@ class TracingOps(ReferenceOps):
     def feed_forward(self, weights: FeedForwardWeights) -> Any:
         inner = super().feed_forward(weights)
 
-        def traced(x: Floats) -> None:
-            inner(x)
+        def traced(x: Floats, adapters: AdapterRows | None = None) -> None:
+            inner(x, adapters)
             self.stream.append(x[-1].copy())
 
         return traced

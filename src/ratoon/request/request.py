@@ -23,7 +23,8 @@ class Request:
     The chain holds the prompt, then the output as it becomes known. `priority` is as in vLLM: lower numbers
     come first, equal ones in order of arrival. Without `read_cache` every position is computed afresh;
     without `write_cache` nothing of the request can be found by others. `n` answers to one prompt are n
-    requests.
+    requests. `adapter` is held, and so kept in memory, until the request ends; which one it is, its digest
+    in the chain says.
     """
 
     id: int
@@ -33,6 +34,7 @@ class Request:
     priority: int = 0
     read_cache: bool = True
     write_cache: bool = True
+    adapter: object = None
 
     num_prompt_tokens: int = field(init=False)
 

@@ -22,6 +22,7 @@ def make_chunk(request: Request, first: int, end: int, write_from: int) -> Sched
         sample=_sample_spec(request) if end == len(tokens) else None,
         prompt_logprobs=prompt_logprobs,
         prompt_targets=prompt_targets,
+        adapter=request.chain.extra_keys.adapter,
     )
 
 

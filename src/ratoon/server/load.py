@@ -1,6 +1,8 @@
 """From a model's name to a `ServedModel` with a running engine, and the lines that describe it."""
 
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.build import LoadedModel, build_core, load_model
@@ -12,10 +14,17 @@ from ratoon.util.progress import TerminalProgress
 from ratoon.util.sizes import format_bytes
 
 
-def load_served_model(model: str, name: str, config: EngineConfig) -> ServedModel:
-    """Load a model and start its engine; `name` is what clients call it. Raises some `RatoonError`."""
+def load_served_model(
+    model: str, name: str, config: EngineConfig, adapters: Mapping[str, Path]
+) -> ServedModel:
+    """Load a model with its adapters and start its engine; `name` is what clients call the model.
+
+    Raises some `RatoonError`.
+    """
     with TerminalProgress() as progress:
         loaded = load_model(model, config, progress)
+    for adapter_name, folder in adapters.items():
+        loaded.adapters.load(adapter_name, folder)
     core = build_core(loaded)
     return ServedModel(
         name=name,
@@ -24,6 +33,7 @@ def load_served_model(model: str, name: str, config: EngineConfig) -> ServedMode
         core=core,
         engine=AsyncEngine(core),
         tokenizer=loaded.tokenizer,
+        adapters=loaded.adapters,
         load_chat_template=cache(lambda: load_chat_template(loaded.checkpoint, loaded.tokenizer)),
         make_chain=loaded.chain,
         check_params=loaded.check_params,
@@ -35,6 +45,7 @@ def describe(loaded: LoadedModel) -> list[str]:
     """Return what an operator wants to know of a model and its pool."""
     budget, config = loaded.budget, loaded.config
     num_tokens = budget.usable_blocks // len(budget.groups) * budget.block_size
+    adapters = ", ".join(loaded.adapters.by_name) or "none"
     reusable = f"{budget.block_size} tokens" if config.enable_prefix_caching else "none, caching is off"
     return [
         f"model       {loaded.checkpoint.path} ({loaded.spec.architecture}, {loaded.ops_name})",
@@ -42,6 +53,7 @@ def describe(loaded: LoadedModel) -> list[str]:
         f"block size  {budget.block_size} tokens; minimum reusable prefix {reusable}",
         f"pool        {format_bytes(config.kv_cache_bytes)} for {num_tokens} tokens"
         f"; longest request {config.max_model_len}",
+        f"adapters    {adapters}; {format_bytes(loaded.adapters.num_bytes)} of {format_bytes(config.adapter_bytes)}",
     ]
 
 

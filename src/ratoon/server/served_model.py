@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ratoon.engine.adapters import AdapterStore, LoadedAdapter
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.core import EngineCore
+from ratoon.identity.digest import digest
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.request import Request
@@ -31,6 +33,7 @@ class ServedModel:
     core: EngineCore
     engine: AsyncEngine
     tokenizer: Tokenizer
+    adapters: AdapterStore
     load_chat_template: Callable[[], ChatTemplate]
     make_chain: Callable[[Iterable[int], ExtraKeys], HashChain]
     check_params: Callable[[SamplingParams], None]
@@ -38,10 +41,10 @@ class ServedModel:
     draw_seed: Callable[[], int] = draw_seed
     _ids: "count[int]" = field(default_factory=count)
 
-    @property
-    def fingerprint(self) -> str:
-        """OpenAI's `system_fingerprint`: equal where equal requests and seeds give equal answers."""
-        return f"fp_{self.root.hex()[:16]}"
+    def fingerprint(self, adapter: LoadedAdapter | None) -> str:
+        """Return OpenAI's `system_fingerprint`: where it is equal, equal requests and seeds give equal answers."""
+        identity = self.root if adapter is None else digest(self.root + adapter.digest)
+        return f"fp_{identity.hex()[:16]}"
 
     def make_request(
         self,
@@ -50,9 +53,18 @@ class ServedModel:
         *,
         seed: int,
         salt: str,
+        adapter: LoadedAdapter | None = None,
         read_cache: bool = True,
         write_cache: bool = True,
     ) -> Request:
         """Return a request to submit. Raises `InvalidParameterError` for unknown token ids."""
-        chain = self.make_chain(token_ids, ExtraKeys(salt=salt))
-        return Request(next(self._ids), chain, params, seed, read_cache=read_cache, write_cache=write_cache)
+        chain = self.make_chain(token_ids, ExtraKeys(adapter=adapter and adapter.digest, salt=salt))
+        return Request(
+            next(self._ids),
+            chain,
+            params,
+            seed,
+            read_cache=read_cache,
+            write_cache=write_cache,
+            adapter=adapter,
+        )

@@ -114,6 +114,7 @@ def _request(
         params,
         seed=seed,
         salt=request_salt(tenant.scope, task.body.cache_salt),
+        adapter=task.adapter,
         read_cache=cache.read,
         write_cache=cache.write,
     )

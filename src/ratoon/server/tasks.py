@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ratoon.engine.adapters import LoadedAdapter
 from ratoon.server.answer_format import AnswerFormat, Envelope
 from ratoon.server.chat_body import ChatBody, Conversation
 from ratoon.server.chat_format import ChatFormat
@@ -35,6 +36,8 @@ class Task:
     """How many alternatives per token a chat shows."""
     scores_prompt: bool = False
     """Whether the prompt's log-probabilities are echoed with it."""
+    adapter: LoadedAdapter | None = None
+    """What `model` named, if it was not the model itself."""
 
 
 def completion_task(body: CompletionBody) -> Task:
