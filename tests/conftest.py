@@ -1,4 +1,4 @@
-"""Fixtures for every room: where the real model lies, and LoRA adapters. Also: no test of Hypothesis is timed."""
+"""Fixtures for every room: the real model and LoRA adapters. Also: no test of Hypothesis is timed."""
 
 import json
 import os

@@ -64,6 +64,7 @@ def test_weights_and_scale_are_in_the_digest(write: WriteAdapter) -> None:
     other = A.copy()
     other.view(np.uint8)[0, 0] ^= 1
     moved = {"model.layers.1.self_attn.q_proj": (A, B), **dict([list(PAIRS.items())[1]])}
+    halves = {name: (a.astype(np.float16), b.astype(np.float16)) for name, (a, b) in PAIRS.items()}
     key = {"model.layers.0.self_attn.k_proj": (A, B), **dict([list(PAIRS.items())[1]])}
     digests = [
         digest(write()),
@@ -72,8 +73,8 @@ def test_weights_and_scale_are_in_the_digest(write: WriteAdapter) -> None:
         digest(write("bit", {**PAIRS, "model.layers.0.self_attn.q_proj": (other, B)})),
         digest(write("layer", moved)),
         digest(write("module", key)),
-        digest(write("half", {name: (a.astype(np.float16), b.astype(np.float16)) for name, (a, b) in PAIRS.items()})),
-    ]  # fmt: skip
+        digest(write("half", halves)),
+    ]
     assert len(set(digests)) == len(digests)
 
 

@@ -157,7 +157,7 @@ def _pairs(
         if match is None:
             raise UnsupportedModelError(
                 f"{file} has the tensor {tensor.name!r}, which is not implemented.",
-                hint="Adapters may change the linear layers of attention (q, k, v, o) and MLP (gate, up, down).",
+                hint="Adapters may change the weights of attention (q, k, v, o) and MLP (gate, up, down).",
             )
         module, layer, half = match.groups()
         if not config.targets(module):
@@ -178,7 +178,7 @@ def _pair(halves: Mapping[str, RawTensor], rank: int, file: Path) -> LowRankPair
             raise UnsupportedModelError(f"{file} stores its tensor {tensor.name!r} as {tensor.dtype}.")
         if len(tensor.shape) != 2 or tensor.shape["AB".index(name)] != rank:
             raise CorruptCheckpointError(
-                f"{file} has the tensor {tensor.name!r} of shape {list(tensor.shape)}, but the rank is {rank}."
+                f"{file} has {tensor.name!r} of shape {list(tensor.shape)}, but the rank is {rank}."
             )
     return LowRankPair(halves["A"], halves["B"])
 

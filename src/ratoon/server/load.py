@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from ratoon.engine.adapters import AdapterStore
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.build import LoadedModel, build_core, load_model
 from ratoon.engine.config import EngineConfig
@@ -45,7 +46,6 @@ def describe(loaded: LoadedModel) -> list[str]:
     """Return what an operator wants to know of a model and its pool."""
     budget, config = loaded.budget, loaded.config
     num_tokens = budget.usable_blocks // len(budget.groups) * budget.block_size
-    adapters = ", ".join(loaded.adapters.by_name) or "none"
     reusable = f"{budget.block_size} tokens" if config.enable_prefix_caching else "none, caching is off"
     return [
         f"model       {loaded.checkpoint.path} ({loaded.spec.architecture}, {loaded.ops_name})",
@@ -53,8 +53,13 @@ def describe(loaded: LoadedModel) -> list[str]:
         f"block size  {budget.block_size} tokens; minimum reusable prefix {reusable}",
         f"pool        {format_bytes(config.kv_cache_bytes)} for {num_tokens} tokens"
         f"; longest request {config.max_model_len}",
-        f"adapters    {adapters}; {format_bytes(loaded.adapters.num_bytes)} of {format_bytes(config.adapter_bytes)}",
+        f"adapters    {_describe_adapters(loaded.adapters)}",
     ]
+
+
+def _describe_adapters(adapters: AdapterStore) -> str:
+    names = ", ".join(adapters.by_name) or "none"
+    return f"{names}; {format_bytes(adapters.num_bytes)} of {format_bytes(adapters.budget_bytes)}"
 
 
 def _describe_group(group: CacheGroupSpec) -> str:

@@ -42,7 +42,7 @@ class ServedModel:
     _ids: "count[int]" = field(default_factory=count)
 
     def fingerprint(self, adapter: LoadedAdapter | None) -> str:
-        """Return OpenAI's `system_fingerprint`: where it is equal, equal requests and seeds give equal answers."""
+        """Return OpenAI's `system_fingerprint`: where it is equal, equal requests get equal answers."""
         identity = self.root if adapter is None else digest(self.root + adapter.digest)
         return f"fp_{identity.hex()[:16]}"
 

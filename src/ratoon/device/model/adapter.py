@@ -1,4 +1,4 @@
-"""From an adapter's folder to the weights that the ops take: checked against the model, in its order of rows."""
+"""From an adapter's folder to what the ops take: checked against the model, in its order of rows."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def adapter_weights(folder: AdapterFolder, spec: ModelSpec) -> AdapterWeights:
         target = TARGETS[module]
         if layer >= spec.num_layers:
             raise CorruptCheckpointError(
-                f"The adapter {folder.path} changes layer {layer}, but the model has {spec.num_layers} layers.",
+                f"The adapter {folder.path} changes layer {layer}, but the model has {spec.num_layers}.",
                 hint="It was made for another model.",
             )
         _check(pair, _shape(spec, target), folder)

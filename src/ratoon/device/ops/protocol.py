@@ -36,7 +36,10 @@ ADAPTER_TARGETS = ("q", "k", "v", "out", "gate", "up", "down")
 
 @dataclass(frozen=True, slots=True)
 class AdapterWeights:
-    """A LoRA adapter (arXiv:2106.09685). `layers` has the pairs of each layer by target; a and b are floats."""
+    """A LoRA adapter (arXiv:2106.09685).
+
+    `layers` has each layer's pairs by target; a and b are stored as floats of some kind.
+    """
 
     layers: tuple[Mapping[str, LowRank], ...]
     scale: float
@@ -68,7 +71,8 @@ class StepInputs:
     consecutive positions.
     `block_tables[group]` int32 [s, width]: block ids in logical order, padded with 0; entries behind a
     window may be 0. `write_slots[group]` int64 [n]: block id * block size + offset where the row's K and V
-    go; -1 writes nothing. `adapters` has each sequence's adapter, or None; it may be empty where none has one.
+    go; -1 writes nothing.
+    `adapters` has each sequence's adapter, or None; it may be empty where none has one.
     """
 
     positions: Ints

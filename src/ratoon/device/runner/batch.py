@@ -9,7 +9,6 @@ from ratoon.device.ops.protocol import Adapter, Ints, StepInputs
 from ratoon.device.runner.table_matrix import TableMatrix
 from ratoon.step import StepPlan
 
-
 FindAdapter = Callable[[bytes], Adapter]
 """From a digest to the adapter, which the chunk's request keeps in memory."""
 
