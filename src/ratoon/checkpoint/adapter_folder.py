@@ -41,7 +41,7 @@ _WITHOUT_EFFECT = {
 }  # fmt: skip
 """Settings that tell how the weights came about, or which there are, and change nothing once they are."""
 
-_NOTHING = (None, False, 0, "none", [], {})
+_NOTHING: tuple[object, ...] = (None, False, 0, "none", [], {})
 """Values by which any other setting asks for nothing."""
 
 _NAMES = {"use_dora": "DoRA", "use_qalora": "QA-LoRA", "modules_to_save": "modules trained as a whole"}

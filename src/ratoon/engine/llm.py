@@ -192,7 +192,7 @@ class LLM:
         """Make the requests of a prompt: n answers differ in their seeds, and the first scores the prompt."""
         self.model.check_params(params)
         adapter = None if adapter_name is None else self.model.adapters.get(adapter_name)
-        extra_keys = ExtraKeys(adapter=adapter and adapter.digest)
+        extra_keys = ExtraKeys(adapter=None if adapter is None else adapter.digest)
         seed = draw_seed() if params.seed is None else params.seed
         unscored = replace(params, prompt_logprobs=None)
         requests = [

@@ -58,10 +58,10 @@ class ServedModel:
         write_cache: bool = True,
     ) -> Request:
         """Return a request to submit. Raises `InvalidParameterError` for unknown token ids."""
-        chain = self.make_chain(token_ids, ExtraKeys(adapter=adapter and adapter.digest, salt=salt))
+        extra_keys = ExtraKeys(adapter=None if adapter is None else adapter.digest, salt=salt)
         return Request(
             next(self._ids),
-            chain,
+            self.make_chain(token_ids, extra_keys),
             params,
             seed,
             read_cache=read_cache,

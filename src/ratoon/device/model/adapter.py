@@ -62,4 +62,4 @@ def _interleaved(b: RawTensor, head_dim: int) -> RawTensor:
     """Reorder rows within each head: from the first halves of all pairs, then the second, to pair by pair."""
     rows = tensor_bytes(b)
     heads = rows.reshape(-1, 2, head_dim // 2, rows.shape[1]).swapaxes(1, 2)
-    return RawTensor(b.name, b.shape, b.dtype, memoryview(np.ascontiguousarray(heads)).cast("B"))
+    return RawTensor(b.name, b.shape, b.dtype, memoryview(heads.tobytes()))

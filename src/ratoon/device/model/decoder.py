@@ -4,7 +4,7 @@ All that differs between Llama, Mistral, Qwen and Gemma lies in the weights and 
 built with (`weights.py`), so nothing is left here but their order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -69,7 +69,7 @@ class Decoder:
         """Return float32 logits [m, vocab] of rows [m, hidden] that a call returned."""
         return self._head(hidden)
 
-    def _spread(self, adapters: Sequence[Adapter | None]) -> AdapterRows:
+    def _spread(self, adapters: Iterable[Adapter | None]) -> AdapterRows:
         """Group the rows, given the adapter of each, into spans that have one in common."""
         spans, first = [], 0
         for adapter, group in groupby(adapters):
