@@ -75,7 +75,7 @@ class AdapterFolder:
 def read_adapter(path: str | Path) -> AdapterFolder:
     """Read a whole folder. Raises `CheckpointError` of some kind where it cannot be used as it is."""
     path = Path(os.path.expanduser(path))
-    if not path.is_dir():
+    if not os.path.isdir(path):  # unlike Path.is_dir, says no where it may not look
         raise MissingCheckpointError(
             f"There is no adapter folder {path}.",
             hint=f"An adapter is a folder with {CONFIG_NAME} and {WEIGHTS_NAME}, as PEFT saves it.",
