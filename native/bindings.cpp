@@ -229,8 +229,8 @@ void bind_attention(nb::module_& m) {
             nb::kw_only(), "engine"_a, "norm"_a.noconvert(), "qkv"_a, "bias"_a.noconvert().none(),
             "q_norm"_a.noconvert().none(), "k_norm"_a.noconvert().none(), "out"_a,
             "post_norm"_a.noconvert().none(), "eps"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a,
-            "scale"_a, "softcap"_a, "window"_a, "rope"_a, "group"_a, "slot"_a, "layer"_a, "pages"_a.noconvert(),
-            "block_size"_a, "num_slots"_a, "half"_a)
+            "scale"_a, "softcap"_a, "window"_a, "rope"_a, "group"_a, "slot"_a, "layer"_a,
+            "pages"_a.noconvert(), "block_size"_a, "num_slots"_a, "half"_a)
         .def(
             "run",
             [](const PagedAttention& self, const Output& x, Step& step, const AdapterRows* adapters) {

@@ -34,7 +34,8 @@ AdapterRows::AdapterRows(std::int64_t num_rows, std::vector<AdapterSpan> spans)
     : num_rows(num_rows), spans(std::move(spans)) {
     std::int64_t reached = 0;
     for (const AdapterSpan& span : this->spans) {
-        require(reached <= span.first && span.first < span.end && span.adapter, "an adapter's rows are out of order");
+        require(reached <= span.first && span.first < span.end && span.adapter,
+                "an adapter's rows are out of order");
         reached = span.end;
     }
     require(reached <= num_rows, "an adapter's rows go on behind the last row");

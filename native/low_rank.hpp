@@ -1,8 +1,8 @@
 // Low-rank adapters (LoRA, arXiv:2106.09685): beside a weight W, a row also passes scale * b(a(x)).
 //
 // The rows of a step may go through different adapters or none. A row's part is computed from its float
-// input: one chain of multiply-adds for each number of a(x), then one for each of b, added once to W's sum. So
-// the row rule holds, and rows without an adapter are not touched.
+// input: one chain of multiply-adds for each number of a(x), then one for each of b, added once to W's sum.
+// So the row rule holds, and rows without an adapter are not touched.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ public:
     Adapter(std::int64_t num_layers, float scale) : scale_(scale), layers_(num_layers) {}
 
     float scale() const { return scale_; }
-    // Pack a [rank][depth] and b [columns][rank], of floats; b's panels start afresh every `unit` columns. Needs
-    // no engine, so it may run beside a step.
+    // Pack a [rank][depth] and b [columns][rank], of floats; b's panels start afresh every `unit` columns.
+    // Needs no engine, so it may run beside a step.
     void add(std::int64_t layer, int target, Format format_a, const std::uint8_t* a, Format format_b,
              const std::uint8_t* b, std::int64_t rank, std::int64_t depth, std::int64_t columns,
              std::int64_t unit);

@@ -124,7 +124,15 @@ def test_settings_that_ask_for_nothing_are_let_be(write: WriteAdapter) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["model.embed_tokens", "lm_head", "model.layers.0.self_attn.qkv_proj", "model.layers.0.input_layernorm"],
+    [
+        "model.embed_tokens",
+        "lm_head",
+        "model.layers.0.self_attn.qkv_proj",
+        "model.layers.0.input_layernorm",
+        "model.layers.00.mlp.up_proj",
+        "model.layers.-1.mlp.up_proj",
+        "model.layers.1234567.mlp.up_proj",
+    ],
 )
 def test_weights_for_other_modules_are_refused_by_name(write: WriteAdapter, module: str) -> None:
     with pytest.raises(UnsupportedModelError, match=module):

@@ -49,7 +49,7 @@ _PLAIN_STARTS = (None, True, False, "gaussian", "eva", "orthogonal")
 """Values of `init_lora_weights` that leave the base model as it was."""
 
 _TENSOR = re.compile(
-    r"base_model\.model\.(model\.layers\.(\d{1,6})\.(?:self_attn\.[qkvo]|mlp\.(?:gate|up|down))_proj)"
+    r"base_model\.model\.(model\.layers\.(0|[1-9][0-9]{0,5})\.(?:self_attn\.[qkvo]|mlp\.(?:gate|up|down))_proj)"
     r"\.lora_([AB])\.weight"
 )
 

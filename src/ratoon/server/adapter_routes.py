@@ -42,7 +42,7 @@ def adapter_routes(service: Service) -> APIRouter:
     @router.post("/unload_lora_adapter")
     async def unload(body: UnloadBody) -> dict[str, object]:
         """Forget a name. Requests that have begun go on, and the memory is freed after the last of them."""
-        service.model.adapters.unload(body.lora_name)
+        await asyncio.to_thread(service.model.adapters.unload, body.lora_name)  # may wait for a load
         return memory()
 
     def memory() -> dict[str, object]:

@@ -1,5 +1,9 @@
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+import pytest
+
+from ratoon.device.ops.protocol import Adapter
 from ratoon.device.runner.batch import BatchBuilder
 from ratoon.spec.cache_group import BlockTables
 from ratoon.step import ScheduledChunk, StepPlan
@@ -42,3 +46,16 @@ def test_an_empty_plan_is_an_empty_batch() -> None:
     token_ids, inputs = BatchBuilder(num_groups=1, block_size=4).build(StepPlan(1, ()))
     assert len(token_ids) == len(inputs.positions) == 0
     assert inputs.cu_seqlens.tolist() == [0]
+
+
+def test_each_chunk_brings_its_adapter() -> None:
+    plan = StepPlan(1, (_chunk((1,), 0, ((1,),)), replace(_chunk((2,), 0, ((2,),)), adapter=b"digest")))
+    found: dict[bytes, Adapter] = {b"digest": object()}
+    builder = BatchBuilder(num_groups=1, block_size=4, find_adapter=found.__getitem__)
+    assert builder.build(plan)[1].adapters == (None, found[b"digest"])
+
+
+def test_an_adapter_that_nobody_holds_is_our_own_mistake() -> None:
+    plan = StepPlan(1, (replace(_chunk((2,), 0, ((2,),)), adapter=b"digest"),))
+    with pytest.raises(KeyError, match="646967657374"):
+        BatchBuilder(num_groups=1, block_size=4).build(plan)
