@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ratoon.checkpoint.digest import weights_digest
-from ratoon.checkpoint.safetensors_file import read_tensors
+from ratoon.checkpoint.safetensors_folder import read_tensors
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.errors import (
     CheckpointError,

@@ -1,23 +1,29 @@
 """`SafetensorsFolder`: a folder in Hugging Face's layout as a `Checkpoint`.
 
 It holds `config.json`, `tokenizer.json` and one or more `*.safetensors`, with `tokenizer_config.json`,
-`generation_config.json` and `chat_template.jinja` where the model has them.
+`generation_config.json` and `chat_template.jinja` where the model has them. A `.safetensors` file is
+the length of its header, the header as JSON (name -> dtype, shape, offsets), and the tensors' bytes.
+Format: https://github.com/huggingface/safetensors#format
 """
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from ratoon.checkpoint.companion import Companion, load_companion, save_companion
 from ratoon.checkpoint.digest import weights_digest
 from ratoon.checkpoint.mapped_file import map_file
-from ratoon.checkpoint.safetensors_file import read_tensors
 from ratoon.checkpoint.tensor import RawTensor
-from ratoon.errors import CorruptCheckpointError, MissingCheckpointError
+from ratoon.errors import CorruptCheckpointError, MissingCheckpointError, UnsupportedModelError
 from ratoon.util.progress import Progress
 
+_ITEM_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
+    "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
+}  # fmt: skip
 _ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}  # where GGUF's name is another one
 _SIDE_FILES = ("tokenizer_config.json", "generation_config.json")
 
@@ -113,3 +119,38 @@ def _read_text(path: Path) -> str:
         return bytes(map_file(path)).decode()
     except UnicodeDecodeError:
         raise CorruptCheckpointError(f"{path} is not UTF-8.") from None
+
+
+def read_tensors(data: memoryview, file: object) -> Iterator[RawTensor]:
+    """Read the tensors of one file, which errors call `file`.
+
+    Raises `CheckpointError` of some kind for what is not such a file, before any tensor is touched.
+    """
+
+    def fail(what: str) -> NoReturn:
+        raise CorruptCheckpointError(f"{file} {what}.", hint="Fetch the file again.")
+
+    start = 8 + int.from_bytes(data[:8], "little")
+    if len(data) < 8 or start > len(data):
+        fail("ends inside its header; it may be truncated")
+    try:
+        header = json.loads(bytes(data[8:start]))
+        header.pop("__metadata__", None)
+        entries = [_entry(name, **fields) for name, fields in header.items()]
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        fail("has a damaged header")
+    for name, dtype, shape, begin, end in entries:
+        if dtype not in _ITEM_BYTES:
+            raise UnsupportedModelError(f"{file} stores its tensor {name!r} in the unknown type {dtype}.")
+        if begin < 0 or min(shape, default=1) < 1 or end - begin != math.prod(shape) * _ITEM_BYTES[dtype]:
+            fail(f"gives its tensor {name!r} a size that does not fit its shape")
+        if start + end > len(data):
+            fail(f"places its tensor {name!r} where the file has ended; it may be truncated")
+        yield RawTensor(name, shape, dtype, data[start + begin : start + end])
+
+
+def _entry(
+    name: str, dtype: str, shape: list[int], data_offsets: list[int]
+) -> tuple[str, str, tuple[int, ...], int, int]:
+    begin, end = map(int, data_offsets)
+    return name, str(dtype), tuple(map(int, shape)), begin, end
