@@ -88,7 +88,8 @@ AttentionCall Attention::call_of(const Step& step, const AttentionPlan& plan, st
 // One head for a block of rows: product, bias, norm, rotation; a query is kept, a key or value goes to its
 // page.
 void Attention::project_head(std::int64_t head, std::int64_t first_row, std::int64_t end_row, const Rows& in,
-                             const Step& step, const AttentionCall& call, float* scratch) const {
+                             const Adaptation& adaptation, const Step& step, const AttentionCall& call,
+                             float* scratch) const {
     const Kernels& kernels = engine_->kernels;
     const std::int64_t dim = s_.head_dim, key_head = head - s_.num_heads,
                        value_head = key_head - s_.num_kv_heads;
@@ -96,6 +97,10 @@ void Attention::project_head(std::int64_t head, std::int64_t first_row, std::int
     const auto& [panels, first] = heads_[static_cast<std::size_t>(head)];
     const std::int64_t end = first + panels_per_unit(*panels);
     kernels.product(*panels, first, end, in, first_row, end_row, scratch, dim, false);
+    const int place = (key_head >= 0) + (value_head >= 0);
+    const std::int64_t own = place == 0 ? head : place == 1 ? key_head : value_head,
+                       per_head = panels_per_unit(*panels);
+    adaptation.add(place, first_row, end_row, own * per_head, (own + 1) * per_head, scratch, dim);
 
     const Floats& norm = key_head < 0 ? s_.q_norm : s_.k_norm;
     // Scores come out as exponents of 2, or divided by the soft cap where there is one.
@@ -123,29 +128,37 @@ void Attention::project_head(std::int64_t head, std::int64_t first_row, std::int
     }
 }
 
-void Attention::run(float* x, std::int64_t num_rows, Step& step) const {
+void Attention::run(float* x, std::int64_t num_rows, Step& step, const AdapterRows* adapters) const {
     Engine& engine = *engine_;
     const Running running(engine);
     require(num_rows == step.num_rows(), "x must have one row per position of the step");
     require((step.last_position() + 1) * s_.rope->half <= static_cast<std::int64_t>(s_.rope->cos.size()),
             "a position lies beyond the rotary embedding's tables");
+    const auto all_heads = static_cast<std::int64_t>(heads_.size()), num_heads = std::int64_t{s_.num_heads};
+    const auto kv_heads = std::int64_t{s_.num_kv_heads}, dim = std::int64_t{s_.head_dim};
     const AttentionPlan& plan = plan_of(step);
     const AttentionCall call = call_of(step, plan, num_rows);
-    const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, s_.qkv);
+    const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, s_.qkv, adapters);
     const Rows mixed = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.out});
+    const Rows context = {call.out, {}, mixed.depth};
+    const Adaptation entering(engine, engine.workspace.first.low, adapters, s_.layer, num_rows, hidden(),
+                              {{Target::kQuery, num_heads * dim, dim},
+                               {Target::kKey, kv_heads * dim, dim},
+                               {Target::kValue, kv_heads * dim, dim}});
+    const Adaptation leaving(engine, engine.workspace.last.low, adapters, s_.layer, num_rows, mixed.depth,
+                             {{Target::kOut, hidden(), hidden()}});
     const Residual residual(engine, s_.out->panels, s_.post_norm, s_.eps, num_rows);
     const std::int64_t floats = std::max(hidden(), kRowBlock * s_.head_dim);
     engine.pool.reserve_scratch(std::max(float_bytes(floats), engine.kernels.attend_scratch_bytes(call)));
 
-    const auto all_heads = static_cast<std::int64_t>(heads_.size()), num_heads = std::int64_t{s_.num_heads};
-    const auto kv_heads = std::int64_t{s_.num_kv_heads};
     engine.pool.run([&](Worker& worker) {
         const auto scratch = [&] { return reinterpret_cast<float*>(worker.scratch()); };
         normalise_rows(engine, worker, x, num_rows, s_.norm, s_.eps, in);
+        entering.reduce(worker, in);
         worker.share(divide_up(num_rows, kRowBlock) * all_heads, [&](std::int64_t item) {
             const std::int64_t row = item / all_heads * kRowBlock;
-            project_head(item % all_heads, row, std::min(num_rows, row + kRowBlock), in, step, call,
-                         scratch());
+            project_head(item % all_heads, row, std::min(num_rows, row + kRowBlock), in, entering, step,
+                         call, scratch());
         });
         worker.share(static_cast<std::int64_t>(plan.units.size()) * kv_heads, [&](std::int64_t item) {
             const Unit& unit = plan.units[static_cast<std::size_t>(item / kv_heads)];
@@ -160,7 +173,8 @@ void Attention::run(float* x, std::int64_t num_rows, Step& step) const {
         worker.share(num_rows, [&](std::int64_t row) {
             put_row(engine.kernels, call.out + row * mixed.depth, row, mixed);
         });
-        residual.run(worker, mixed, x);
+        leaving.reduce(worker, context);
+        residual.run(worker, mixed, leaving, x);
     });
 }
 

@@ -42,6 +42,7 @@ struct AttentionSettings {
     std::shared_ptr<RopeTables> rope;
     int group;
     std::int64_t slot;
+    std::int64_t layer;  // whose adapters' weights it takes
 };
 
 class Attention {
@@ -49,7 +50,8 @@ public:
     Attention(std::shared_ptr<Engine> engine, AttentionSettings settings, PagePool pool);
     std::int64_t hidden() const { return static_cast<std::int64_t>(s_.norm.size()); }
     // Throws std::invalid_argument, and has changed nothing, where the step does not fit the pages.
-    void run(float* x, std::int64_t num_rows, Step& step) const;
+    // `adapters` are those of the rows, null where there are none.
+    void run(float* x, std::int64_t num_rows, Step& step, const AdapterRows* adapters) const;
 
 private:
     struct HeadPanels {
@@ -59,7 +61,8 @@ private:
     const AttentionPlan& plan_of(Step& step) const;
     AttentionCall call_of(const Step& step, const AttentionPlan& plan, std::int64_t num_rows) const;
     void project_head(std::int64_t head, std::int64_t first_row, std::int64_t end_row, const Rows& in,
-                      const Step& step, const AttentionCall& call, float* scratch) const;
+                      const Adaptation& adaptation, const Step& step, const AttentionCall& call,
+                      float* scratch) const;
 
     std::shared_ptr<Engine> engine_;
     AttentionSettings s_;

@@ -5,10 +5,12 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "attention_block.hpp"
 #include "blocks.hpp"
+#include "low_rank.hpp"
 #include "require.hpp"
 
 namespace nb = nanobind;
@@ -137,6 +139,35 @@ void bind_step(nb::module_& m) {
         "write_slots"_a.noconvert());
 }
 
+void bind_adapter(nb::module_& m) {
+    nb::class_<Adapter>(m, "Adapter")
+        .def(nb::init<std::int64_t, float>(), "num_layers"_a, "scale"_a)
+        .def(
+            "add",
+            [](Adapter& self, std::int64_t layer, int target, const Bytes& a, const std::string& dtype_a,
+               const Bytes& b, const std::string& dtype_b, std::int64_t rank, std::int64_t depth,
+               std::int64_t columns, std::int64_t unit) {
+                const Format format_a = check_stored(a, dtype_a, rank, depth),
+                             format_b = check_stored(b, dtype_b, columns, rank);
+                require(unit >= 1 && columns % unit == 0, "the heads do not divide the rows of a weight");
+                const nb::gil_scoped_release release;
+                self.add(layer, target, format_a, a.data(), format_b, b.data(), rank, depth, columns, unit);
+            },
+            "layer"_a, "target"_a, "a"_a.noconvert(), "dtype_a"_a, "b"_a.noconvert(), "dtype_b"_a, "rank"_a,
+            "depth"_a, "columns"_a, "unit"_a);
+
+    using Span = std::tuple<std::int64_t, std::int64_t, std::shared_ptr<Adapter>>;
+    nb::class_<AdapterRows>(m, "AdapterRows")
+        .def(
+            "__init__",
+            [](AdapterRows* self, std::int64_t num_rows, const std::vector<Span>& spans) {
+                std::vector<AdapterSpan> parts;
+                for (const auto& [first, end, adapter] : spans) parts.push_back({first, end, adapter});
+                new (self) AdapterRows(num_rows, std::move(parts));
+            },
+            "num_rows"_a, "spans"_a);
+}
+
 // An attention block writes and reads the pages at every call, so it keeps the array.
 struct PagedAttention {
     Array<std::uint8_t, 2> pages;
@@ -160,7 +191,7 @@ void bind_attention(nb::module_& m) {
                std::vector<Matrix> qkv, const OptionalVector& bias, const OptionalVector& q_norm,
                const OptionalVector& k_norm, Matrix out, const OptionalVector& post_norm, float eps,
                int num_heads, int num_kv_heads, int head_dim, float scale, float softcap, std::int64_t window,
-               std::shared_ptr<RopeTables> rope, int group, std::int64_t slot,
+               std::shared_ptr<RopeTables> rope, int group, std::int64_t slot, std::int64_t layer,
                const Array<std::uint8_t, 2>& pages, std::int64_t block_size, std::int64_t num_slots,
                bool half) {
                 const PagePool pool = {
@@ -191,22 +222,23 @@ void bind_attention(nb::module_& m) {
                     .rope = std::move(rope),
                     .group = group,
                     .slot = slot,
+                    .layer = layer,
                 };
                 new (self) PagedAttention{pages, Attention(std::move(engine), std::move(settings), pool)};
             },
             nb::kw_only(), "engine"_a, "norm"_a.noconvert(), "qkv"_a, "bias"_a.noconvert().none(),
             "q_norm"_a.noconvert().none(), "k_norm"_a.noconvert().none(), "out"_a,
             "post_norm"_a.noconvert().none(), "eps"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a,
-            "scale"_a, "softcap"_a, "window"_a, "rope"_a, "group"_a, "slot"_a, "pages"_a.noconvert(),
-            "block_size"_a, "num_slots"_a, "half"_a)
+            "scale"_a, "softcap"_a, "window"_a, "rope"_a, "group"_a, "slot"_a, "layer"_a,
+            "pages"_a.noconvert(), "block_size"_a, "num_slots"_a, "half"_a)
         .def(
             "run",
-            [](const PagedAttention& self, const Output& x, Step& step) {
+            [](const PagedAttention& self, const Output& x, Step& step, const AdapterRows* adapters) {
                 check_width(x, self.attention.hidden());
                 const nb::gil_scoped_release release;
-                self.attention.run(x.data(), extent(x, 0), step);
+                self.attention.run(x.data(), extent(x, 0), step, adapters);
             },
-            "x"_a.noconvert(), "step"_a);
+            "x"_a.noconvert(), "step"_a, "adapters"_a.none());
 }
 
 void bind_feed_forward(nb::module_& m) {
@@ -214,7 +246,8 @@ void bind_feed_forward(nb::module_& m) {
         .def(
             "__init__",
             [](FeedForward* self, std::shared_ptr<Engine> engine, const Vector& norm, Matrix gate, Matrix up,
-               Matrix down, const OptionalVector& post_norm, float eps, const std::string& activation) {
+               Matrix down, const OptionalVector& post_norm, float eps, const std::string& activation,
+               std::int64_t layer) {
                 const bool silu = activation == "silu";
                 if (!silu && activation != "gelu_tanh") refuse("there is no activation " + activation);
                 FeedForwardSettings settings = {
@@ -223,21 +256,22 @@ void bind_feed_forward(nb::module_& m) {
                     .gate = std::move(gate),
                     .up = std::move(up),
                     .down = std::move(down),
+                    .layer = layer,
                     .eps = eps,
                     .activation = silu ? Activation::kSilu : Activation::kGeluTanh,
                 };
                 new (self) FeedForward(std::move(engine), std::move(settings));
             },
             nb::kw_only(), "engine"_a, "norm"_a.noconvert(), "gate"_a, "up"_a, "down"_a,
-            "post_norm"_a.noconvert().none(), "eps"_a, "activation"_a)
+            "post_norm"_a.noconvert().none(), "eps"_a, "activation"_a, "layer"_a)
         .def(
             "run",
-            [](const FeedForward& self, const Output& x) {
+            [](const FeedForward& self, const Output& x, const AdapterRows* adapters) {
                 check_width(x, self.hidden());
                 const nb::gil_scoped_release release;
-                self.run(x.data(), extent(x, 0));
+                self.run(x.data(), extent(x, 0), adapters);
             },
-            "x"_a.noconvert());
+            "x"_a.noconvert(), "adapters"_a.none());
 }
 
 void bind_head(nb::module_& m) {
@@ -270,6 +304,7 @@ NB_MODULE(_native, m) {
     bind_linear(m);
     bind_embedding(m);
     bind_step(m);
+    bind_adapter(m);
     bind_attention(m);
     bind_feed_forward(m);
     bind_head(m);

@@ -47,6 +47,7 @@ private:
 struct FeedForwardSettings {
     Floats norm, post_norm;  // post_norm is empty where there is none
     Matrix gate, up, down;
+    std::int64_t layer;  // whose adapters' weights it takes
     float eps;
     Activation activation;
 };
@@ -56,11 +57,12 @@ class FeedForward {
 public:
     FeedForward(std::shared_ptr<Engine> engine, FeedForwardSettings settings);
     std::int64_t hidden() const { return static_cast<std::int64_t>(s_.norm.size()); }
-    void run(float* x, std::int64_t num_rows) const;
+    // `adapters` are those of the rows, null where there are none.
+    void run(float* x, std::int64_t num_rows, const AdapterRows* adapters) const;
 
 private:
     void activate_group(std::int64_t group, std::int64_t first_row, std::int64_t end_row, const Rows& in,
-                        const Rows& active, float* scratch) const;
+                        const Adaptation& adaptation, const Rows& active, float* scratch) const;
 
     std::shared_ptr<Engine> engine_;
     FeedForwardSettings s_;

@@ -15,6 +15,7 @@ namespace ratoon {
 struct Workspace {
     struct Input {
         Buffer values, tiles;
+        Buffer low;  // what adapters make of it
     };
     Input first, last;  // of the block's first and last products
     Buffer queries, context;

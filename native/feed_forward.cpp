@@ -19,40 +19,48 @@ FeedForward::FeedForward(std::shared_ptr<Engine> engine, FeedForwardSettings set
 
 // Gate and up of one group of 32 columns for a block of rows, so that the group can be quantised at once.
 void FeedForward::activate_group(std::int64_t group, std::int64_t first_row, std::int64_t end_row,
-                                 const Rows& in, const Rows& active, float* scratch) const {
+                                 const Rows& in, const Adaptation& adaptation, const Rows& active,
+                                 float* scratch) const {
     constexpr std::int64_t kPanels = kGroup / kPanel;
     const Kernels& kernels = engine_->kernels;
     const std::int64_t first = group * kPanels, end = first + kPanels;
     float *gate = scratch, *up = gate + kRowBlock * kGroup, *result = up + kRowBlock * kGroup;
     kernels.product(s_.gate->panels, first, end, in, first_row, end_row, gate, kGroup, false);
     kernels.product(s_.up->panels, first, end, in, first_row, end_row, up, kGroup, false);
+    adaptation.add(0, first_row, end_row, first, end, gate, kGroup);
+    adaptation.add(1, first_row, end_row, first, end, up, kGroup);
     kernels.activate(s_.activation, gate, up, (end_row - first_row) * kGroup, result);
     for (std::int64_t row = first_row; row < end_row; ++row, result += kGroup) {
         if (active.values) {
             std::memcpy(active.values + row * active.depth + group * kGroup, result, kGroup * sizeof(float));
-        } else {
-            kernels.quantise(result, row, group, group + 1, active.tiles);
         }
+        if (active.tiles.data) kernels.quantise(result, row, group, group + 1, active.tiles);
     }
 }
 
-void FeedForward::run(float* x, std::int64_t num_rows) const {
+void FeedForward::run(float* x, std::int64_t num_rows, const AdapterRows* adapters) const {
     Engine& engine = *engine_;
     const Running running(engine);
     const std::int64_t scratch = std::max(hidden(), 3 * kRowBlock * kGroup);
     engine.pool.reserve_scratch(static_cast<std::size_t>(scratch) * sizeof(float));
-    const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, {s_.gate, s_.up});
-    const Rows active = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.down});
+    const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, {s_.gate, s_.up}, adapters);
+    const Rows active = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.down}, adapters);
     const Residual residual(engine, s_.down->panels, s_.post_norm, s_.eps, num_rows);
-    const std::int64_t groups = active.depth / kGroup;
+    const std::int64_t inner = active.depth, groups = inner / kGroup;
+    const Adaptation entering(engine, engine.workspace.first.low, adapters, s_.layer, num_rows, hidden(),
+                              {{Target::kGate, inner, inner}, {Target::kUp, inner, inner}});
+    const Adaptation leaving(engine, engine.workspace.last.low, adapters, s_.layer, num_rows, inner,
+                             {{Target::kDown, hidden(), hidden()}});
     engine.pool.run([&](Worker& worker) {
         normalise_rows(engine, worker, x, num_rows, s_.norm, s_.eps, in);
+        entering.reduce(worker, in);
         worker.share(divide_up(num_rows, kRowBlock) * groups, [&](std::int64_t item) {
             const std::int64_t row = item / groups * kRowBlock;
-            activate_group(item % groups, row, std::min(num_rows, row + kRowBlock), in, active,
-                           reinterpret_cast<float*>(worker.scratch()));
+            activate_group(item % groups, row, std::min(num_rows, row + kRowBlock), in, entering,
+                           active, reinterpret_cast<float*>(worker.scratch()));
         });
-        residual.run(worker, active, x);
+        leaving.reduce(worker, active);
+        residual.run(worker, active, leaving, x);
     });
 }
 

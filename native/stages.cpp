@@ -11,10 +11,10 @@ bool is_quantised(const Matrix& matrix) { return quantised(layout_of(matrix->pan
 }  // namespace
 
 Rows input_rows(Workspace::Input& memory, const Kernels& kernels, std::int64_t num_rows,
-                const std::vector<Matrix>& matrices) {
+                const std::vector<Matrix>& matrices, bool for_adapters) {
     const std::int64_t depth = matrices.front()->panels.depth;
     Rows rows = {nullptr, {nullptr, num_rows, depth / kGroup, kernels.tile_height}, depth};
-    if (!std::ranges::all_of(matrices, is_quantised)) {
+    if (for_adapters || !std::ranges::all_of(matrices, is_quantised)) {
         memory.values.reserve(static_cast<std::size_t>(num_rows * depth) * 4);
         rows.values = memory.values.as<float>();
     }
@@ -40,15 +40,18 @@ void normalise_rows(Engine& engine, Worker& worker, const float* x, std::int64_t
 }
 
 void multiply_rows(Engine& engine, Worker& worker, const Panels& panels, const Rows& rows,
-                   std::int64_t num_rows, float* out, std::int64_t stride, bool add) {
+                   std::int64_t num_rows, float* out, std::int64_t stride, bool add,
+                   const Adaptation* adaptation) {
     const std::int64_t blocks = divide_up(num_rows, kRowBlock), count = num_panels(panels);
     const std::int64_t chunks =
         std::min(count, blocks == 1 ? std::int64_t{4} * engine.pool.size() : divide_up(count, 4));
     worker.share(blocks * chunks, [&](std::int64_t item) {
         const std::int64_t first_row = item / chunks * kRowBlock, chunk = item % chunks;
         const std::int64_t first = chunk * count / chunks, end = (chunk + 1) * count / chunks;
-        engine.kernels.product(panels, first, end, rows, first_row, std::min(num_rows, first_row + kRowBlock),
-                               out + first_row * stride + first * kPanel, stride, add);
+        const std::int64_t end_row = std::min(num_rows, first_row + kRowBlock);
+        float* to = out + first_row * stride + first * kPanel;
+        engine.kernels.product(panels, first, end, rows, first_row, end_row, to, stride, add);
+        if (adaptation) adaptation->add(0, first_row, end_row, first, end, to, stride);
     });
 }
 
@@ -59,10 +62,12 @@ Residual::Residual(Engine& engine, const Panels& panels, const Floats& post_norm
     product_ = engine.workspace.product.as<float>();
 }
 
-void Residual::run(Worker& worker, const Rows& rows, float* x) const {
+void Residual::run(Worker& worker, const Rows& rows, const Adaptation& adaptation, float* x) const {
     const std::int64_t width = panels_.columns;
-    if (post_norm_.empty()) return multiply_rows(engine_, worker, panels_, rows, num_rows_, x, width, true);
-    multiply_rows(engine_, worker, panels_, rows, num_rows_, product_, width, false);
+    if (post_norm_.empty()) {
+        return multiply_rows(engine_, worker, panels_, rows, num_rows_, x, width, true, &adaptation);
+    }
+    multiply_rows(engine_, worker, panels_, rows, num_rows_, product_, width, false, &adaptation);
     worker.share(num_rows_, [&](std::int64_t row) {
         auto* normal = reinterpret_cast<float*>(worker.scratch());
         engine_.kernels.normalise(product_ + row * width, post_norm_.data(), eps_, width, normal);

@@ -7,6 +7,7 @@
 
 #include "engine.hpp"
 #include "kernels.hpp"
+#include "low_rank.hpp"
 #include "packing.hpp"
 #include "threads.hpp"
 
@@ -19,9 +20,10 @@ constexpr std::int64_t kRowBlock = 64;
 
 static inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Before a region: memory for the input rows of a product with these matrices, in the forms that they take.
+// Before a region: memory for the input rows of a product with these matrices, in the forms that they take,
+// and as floats too where adapters ask for them.
 Rows input_rows(Workspace::Input& memory, const Kernels& kernels, std::int64_t num_rows,
-                const std::vector<Matrix>& matrices);
+                const std::vector<Matrix>& matrices, bool for_adapters = false);
 
 // One row becomes an input row.
 void put_row(const Kernels& kernels, const float* x, std::int64_t row, const Rows& rows);
@@ -30,16 +32,17 @@ void put_row(const Kernels& kernels, const float* x, std::int64_t row, const Row
 void normalise_rows(Engine& engine, Worker& worker, const float* x, std::int64_t num_rows, const Floats& norm,
                     float eps, const Rows& rows);
 
-// out = rows times a matrix of one unit, or that added to it.
+// out = rows times a matrix of one unit, or that added to it, and then the first weight of an adaptation.
 void multiply_rows(Engine& engine, Worker& worker, const Panels& panels, const Rows& rows,
-                   std::int64_t num_rows, float* out, std::int64_t stride, bool add);
+                   std::int64_t num_rows, float* out, std::int64_t stride, bool add,
+                   const Adaptation* adaptation = nullptr);
 
 // How a block ends: x += rows times a matrix, with an optional norm in between.
 class Residual {
 public:
     // Before the region.
     Residual(Engine& engine, const Panels& panels, const Floats& post_norm, float eps, std::int64_t num_rows);
-    void run(Worker& worker, const Rows& rows, float* x) const;
+    void run(Worker& worker, const Rows& rows, const Adaptation& adaptation, float* x) const;
 
 private:
     Engine& engine_;

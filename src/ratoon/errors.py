@@ -37,6 +37,10 @@ class UnknownModelError(UsageError):
     """A model was named that is neither a known name, nor a path, nor a repo id."""
 
 
+class UnknownAdapterError(UsageError):
+    """An adapter was named that is not loaded."""
+
+
 class RequestError(UsageError):
     """A request can never be served as it stands."""
 
@@ -54,11 +58,11 @@ class PoolTooSmallError(RequestError):
 
 
 class CheckpointError(RatoonError):
-    """A model file is missing, damaged or not of a kind that Ratoon can run."""
+    """The files of a model or adapter are missing, damaged or not of a kind that Ratoon can run."""
 
 
 class MissingCheckpointError(CheckpointError):
-    """No file is where the model should be."""
+    """No file is where the model or adapter should be."""
 
 
 class CorruptCheckpointError(CheckpointError):
@@ -67,6 +71,10 @@ class CorruptCheckpointError(CheckpointError):
 
 class UnsupportedModelError(CheckpointError):
     """The architecture, a setting of it, or a quantisation is not implemented."""
+
+
+class AdapterBudgetError(RatoonError):
+    """There is no room for another adapter."""
 
 
 class TextError(RatoonError):

@@ -55,6 +55,7 @@ class ScheduledChunk:
     runner may keep what it derived from it.
     `sample` is None while the chunk ends before the request's last known token.
     `prompt_logprobs` asks for that many best log-probabilities at each position of the chunk.
+    `adapter` is the digest of the adapter that the tokens go through.
     """
 
     request_id: int
@@ -69,6 +70,7 @@ class ScheduledChunk:
     """With `prompt_logprobs`: the prompt tokens that follow the chunk's positions, as far as there are; None
     where input rows follow instead."""
     input_rows: tuple[ChunkRows, ...] = ()
+    adapter: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,9 @@ def test_ctrl_c_stops_an_answer_and_the_talk_goes_on(
 ) -> None:
     asked: list[list[Any]] = []
 
-    def interrupted(self: LLM, messages: list[Any], params: object) -> Iterator[OutputDelta]:
+    def interrupted(
+        self: LLM, messages: list[Any], params: object, *, adapter: None
+    ) -> Iterator[OutputDelta]:
         asked.append(messages)
         yield OutputDelta(1, 0, "Sugar", [1])
         raise KeyboardInterrupt

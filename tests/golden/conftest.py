@@ -13,7 +13,16 @@ from ratoon.checkpoint.formats import open_checkpoint
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.model.load import load_decoder
-from ratoon.device.ops.protocol import FeedForwardWeights, Floats, Ints, KVLayout, Ops, StepInputs
+from ratoon.device.ops.protocol import (
+    Adapter,
+    AdapterRows,
+    FeedForwardWeights,
+    Floats,
+    Ints,
+    KVLayout,
+    Ops,
+    StepInputs,
+)
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.spec.cache_groups import cache_groups
 from ratoon.spec.model_reader import read_model_spec
@@ -51,12 +60,19 @@ def load_gemma3(gemma_path: Path) -> Callable[[Ops, str], Decoder]:
 def forced_logits() -> Callable[..., Floats]:
     """Return a function: the logits that follow each of the tokens from number `first` on."""
 
-    def run(decoder: Decoder, token_ids: list[int], first: int, *, num_groups: int = 1) -> Floats:
+    def run(
+        decoder: Decoder,
+        token_ids: list[int],
+        first: int,
+        *,
+        num_groups: int = 1,
+        adapter: Adapter | None = None,
+    ) -> Floats:
         positions = np.arange(len(token_ids), dtype=np.int32)
         tables = np.arange(1, 1 + NUM_BLOCKS * num_groups, dtype=np.int32).reshape(num_groups, 1, -1)
         places = (positions.astype(np.int64) + table[0, 0] * BLOCK for table in tables)
         cu_seqlens = np.array([0, len(token_ids)], np.int32)
-        inputs = StepInputs(positions, cu_seqlens, tuple(tables), tuple(places))
+        inputs = StepInputs(positions, cu_seqlens, tuple(tables), tuple(places), (adapter,))
         return decoder.logits(
             decoder(np.array(token_ids, np.int32), inputs, np.arange(first, len(token_ids)))
         )
@@ -83,8 +99,8 @@ class TracingOps(ReferenceOps):
     def feed_forward(self, weights: FeedForwardWeights) -> Any:
         inner = super().feed_forward(weights)
 
-        def traced(x: Floats) -> None:
-            inner(x)
+        def traced(x: Floats, adapters: AdapterRows | None = None) -> None:
+            inner(x, adapters)
             self.stream.append(x[-1].copy())
 
         return traced

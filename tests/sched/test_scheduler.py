@@ -5,6 +5,7 @@ import pytest
 
 from ratoon.cache.manager import CacheManager
 from ratoon.errors import EmptyPromptError, PoolTooSmallError, PromptTooLongError
+from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.finish import FinishReason
 from ratoon.request.request import Request
@@ -280,3 +281,21 @@ def test_an_answer_ends_inside_accepted_drafts_where_it_should() -> None:
     (delta,) = desk.scheduler.apply(StepPlan(1, (drafting,)), result, now=1.0)
     assert delta.token_ids == (8,)
     assert delta.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize("end", ["last token", "cancelled", "failed"])
+def test_a_chunk_names_its_adapter_and_the_request_holds_it_to_the_end(end: str) -> None:
+    desk = Desk()
+    chain = HashChain(bytes(32), BLOCK_SIZE, ExtraKeys(adapter=b"digest"), range(9))
+    request = Request(1, chain, SamplingParams(max_tokens=2), 0, adapter=object())
+    desk.scheduler.add(request, now=0.0)
+    [chunk] = desk.step()
+    assert chunk.adapter == b"digest"
+    assert request.adapter is not None
+    if end == "last token":
+        desk.step()
+    elif end == "cancelled":
+        desk.scheduler.cancel(1, now=2.0)
+    else:
+        desk.scheduler.fail(desk.scheduler.plan(now=2.0), RuntimeError(), now=2.0)
+    assert request.adapter is None

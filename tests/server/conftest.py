@@ -22,6 +22,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from ratoon.cache.invariants import check_invariants
 from ratoon.cache.manager import CacheManager
+from ratoon.engine.adapters import AdapterStore, PreparedAdapter
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.core import EngineCore
 from ratoon.errors import InvalidParameterError
@@ -44,6 +45,9 @@ from ratoon.text.tokenizer import Tokenizer
 
 END = 256
 """The end-of-sequence token; the tokens below it are bytes."""
+
+ADAPTER_BYTES = 1000
+"""What every adapter takes, of twice that many for all of them."""
 
 VOCAB_SIZE = 257
 BLOCK_SIZE = 4
@@ -104,7 +108,7 @@ class FakeRunner:
 
     def _compute(self, chunk: ScheduledChunk) -> ChunkResult:
         (table,) = chunk.block_tables
-        state = 0
+        state = 0 if chunk.adapter is None else int.from_bytes(chunk.adapter[:8])
         if chunk.first_position > 0:
             state = self.kv[
                 table[(chunk.first_position - 1) // BLOCK_SIZE], (chunk.first_position - 1) % BLOCK_SIZE
@@ -351,6 +355,7 @@ def _start(
             core=core,
             engine=AsyncEngine(core),
             tokenizer=tokenizer,
+            adapters=AdapterStore(lambda folder: PreparedAdapter(ADAPTER_BYTES, object), 2 * ADAPTER_BYTES),
             load_chat_template=lambda: ChatTemplate(template),
             make_chain=_make_chain,
             check_params=_check_params,

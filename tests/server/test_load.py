@@ -31,7 +31,7 @@ def test_without_caching_no_prefix_is_reused(smollm2_path: Path) -> None:
 def test_a_template_file_takes_the_place_of_the_models_own(smollm2_path: Path, tmp_path: Path) -> None:
     file = tmp_path / "chat.jinja"
     file.write_text("{% for m in messages %}{{ m.role }} says {{ m.content }}{% endfor %}")
-    model = load_served_model(str(smollm2_path), "it", SMALL, file)
+    model = load_served_model(str(smollm2_path), "it", SMALL, {}, file)
     model.engine.close()
     rendered = model.load_chat_template().render([{"role": "user", "content": "Hi"}])
     assert rendered == "user says Hi"
@@ -40,7 +40,7 @@ def test_a_template_file_takes_the_place_of_the_models_own(smollm2_path: Path, t
 def test_a_template_that_cannot_be_used_stops_the_start(smollm2_path: Path, tmp_path: Path) -> None:
     file = tmp_path / "chat.jinja"
     with pytest.raises(TextError, match="cannot be read: No such file"):
-        load_served_model(str(smollm2_path), "it", SMALL, file)
+        load_served_model(str(smollm2_path), "it", SMALL, {}, file)
     file.write_text("{% for %}")
     with pytest.raises(ChatTemplateError, match="not valid Jinja"):
-        load_served_model(str(smollm2_path), "it", SMALL, file)
+        load_served_model(str(smollm2_path), "it", SMALL, {}, file)

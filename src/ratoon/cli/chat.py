@@ -9,6 +9,7 @@ import argparse
 import sys
 from contextlib import suppress
 
+from ratoon.cli.adapter_options import adapters, add_adapter_option, only_adapter
 from ratoon.cli.engine_options import add_chat_template_option, add_engine_options, add_model_argument
 from ratoon.cli.load import load_llm
 from ratoon.cli.sampling_options import add_sampling_options, sampling_params
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare model and options."""
     add_model_argument(parser)
     add_chat_template_option(parser)
+    add_adapter_option(parser, "LoRA adapter that the answers go through")
     add_sampling_options(parser, leave_out=("n", "logprobs", "prompt_logprobs"))
     add_engine_options(parser)
 
@@ -36,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Talk until the input ends."""
     params = sampling_params(arguments)
-    with load_llm(arguments, arguments.chat_template) as llm:
-        chat = Chat(llm, params)
+    adapter = only_adapter(arguments)
+    with load_llm(arguments, adapters(arguments), arguments.chat_template) as llm:
+        chat = Chat(llm, params, adapter)
         say(COMMANDS)
         while (line := read_line()) is not None and line != "/exit":
             if line == "/reset":
@@ -52,10 +55,11 @@ def run(arguments: argparse.Namespace) -> int:
 class Chat:
     """A conversation with its engine. Raises `ChatTemplateError` where the model has no template."""
 
-    def __init__(self, llm: LLM, params: SamplingParams) -> None:
+    def __init__(self, llm: LLM, params: SamplingParams, adapter: str | None) -> None:
         self.messages: list[Message] = []
         self._llm = llm
         self._params = params
+        self._adapter = adapter
         _ = llm.chat_template  # fail before the first question
 
     def turn(self, question: str) -> None:
@@ -63,7 +67,7 @@ class Chat:
         asked: list[Message] = [*self.messages, {"role": "user", "content": question}]
         answer = ""
         try:
-            deltas = self._llm.stream_chat(asked, self._params)
+            deltas = self._llm.stream_chat(asked, self._params, adapter=self._adapter)
             for delta in deltas:
                 print(delta.text, end="", flush=True)
                 answer += delta.text

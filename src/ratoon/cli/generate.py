@@ -5,6 +5,7 @@ import json
 import sys
 from dataclasses import asdict
 
+from ratoon.cli.adapter_options import adapters, add_adapter_option, only_adapter
 from ratoon.cli.engine_options import add_engine_options, add_model_argument
 from ratoon.cli.load import load_llm
 from ratoon.cli.prompt_text import read_prompt
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_argument(parser)
     parser.add_argument("prompt", metavar="PROMPT", help="the text to continue; - reads it from stdin")
     parser.add_argument("--json", action="store_true", help="print one object with tokens and usage")
+    add_adapter_option(parser, "LoRA adapter that the answer goes through")
     add_sampling_options(parser)
     add_engine_options(parser)
 
@@ -27,9 +29,10 @@ def run(arguments: argparse.Namespace) -> int:
     params = sampling_params(arguments)
     if params.n > 1 and not arguments.json:
         raise UsageError("Several answers are printed as JSON only.", hint="Add --json, or leave out --n.")
+    adapter = only_adapter(arguments)
     prompt = read_prompt(arguments.prompt)
-    with load_llm(arguments) as llm:
-        for delta in llm.stream(prompt, params):
+    with load_llm(arguments, adapters(arguments)) as llm:
+        for delta in llm.stream(prompt, params, adapter=adapter):
             if not arguments.json:
                 print(delta.text, end="", flush=True)
             result = delta.result

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from ratoon.cli.engine_options import engine_settings
@@ -9,11 +10,16 @@ from ratoon.engine.llm import LLM
 from ratoon.util.progress import TerminalProgress
 
 
-def load_llm(arguments: argparse.Namespace, chat_template: Path | None = None) -> LLM:
+def load_llm(
+    arguments: argparse.Namespace,
+    adapters: Mapping[str, Path] | None = None,
+    chat_template: Path | None = None,
+) -> LLM:
     """Load it, with a bar on a terminal. Says so where the slow ops were chosen for want of others."""
     with TerminalProgress() as progress:
         llm = LLM(
             arguments.model,
+            adapters=adapters,
             chat_template=chat_template,
             progress=progress,
             **engine_settings(arguments),

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from ratoon.cli.adapter_options import adapters, add_adapter_option
 from ratoon.cli.engine_options import (
     add_chat_template_option,
     add_engine_options,
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the model, the server's options and the engine's."""
     add_model_argument(parser)
     add_chat_template_option(parser)
+    add_adapter_option(parser, "LoRA adapter that clients choose as model NAME; may be given several times")
     server = parser.add_argument_group("server options")
     server.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     server.add_argument(
@@ -123,4 +125,4 @@ def run(arguments: argparse.Namespace) -> int:
         log_json=arguments.log_format == "json",
         log_prompts=arguments.log_prompts,
     )
-    return serve(arguments.model, engine_settings(arguments), settings)
+    return serve(arguments.model, engine_settings(arguments), settings, adapters(arguments))

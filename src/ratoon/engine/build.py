@@ -11,14 +11,17 @@ from pathlib import Path
 
 from ratoon.cache.eviction import EVICTION_POLICIES
 from ratoon.cache.manager import CacheManager
+from ratoon.checkpoint.adapter_folder import AdapterFolder
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.checkpoint.formats import open_checkpoint
 from ratoon.checkpoint.resolve import resolve_model
+from ratoon.device.model.adapter import adapter_weights
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.model.load import load_decoder
 from ratoon.device.ops.protocol import KVLayout, Ops
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.device.runner.model_runner import LogitsObserver, ModelRunner
+from ratoon.engine.adapters import AdapterStore, PreparedAdapter
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.engine.cores import usable_cores
@@ -64,6 +67,7 @@ class LoadedModel:
     """A model in memory, with the pages that its KV is written to.
 
     `config` has every None replaced by what it stands for. `root` is what every chain begins with.
+    `adapters` may be used with any engine that is built on the model.
     """
 
     checkpoint: Checkpoint
@@ -74,6 +78,7 @@ class LoadedModel:
     decoder: Decoder
     ops_name: str
     root: bytes
+    adapters: AdapterStore
 
     def chain(self, token_ids: Iterable[int], extra_keys: ExtraKeys = NO_EXTRAS) -> HashChain:
         """Return a prompt's hash chain. Raises `InvalidParameterError` for ids outside the vocabulary."""
@@ -122,7 +127,8 @@ def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_
         opened.checkpoint, spec, groups, ops, pages, num_positions=config.max_model_len, progress=progress
     )
     root = _fingerprint(opened, config, ops).root()
-    return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root)
+    adapters = AdapterStore(lambda folder: prepare_adapter(folder, spec, ops), config.adapter_bytes)
+    return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, adapters)
 
 
 def build_core(
@@ -158,9 +164,16 @@ def build_core(
         model.decoder,
         num_groups=len(model.budget.groups),
         block_size=config.block_size,
+        find_adapter=model.adapters.weights_of,
         observe_logits=observe_logits,
     )
     return EngineCore(scheduler, runner)
+
+
+def prepare_adapter(folder: AdapterFolder, spec: ModelSpec, ops: Ops) -> PreparedAdapter:
+    """Check an adapter against the model. Raises `CorruptCheckpointError` where it was made for another."""
+    weights = adapter_weights(folder, spec)
+    return PreparedAdapter(ops.adapter_bytes(weights), lambda: ops.adapter(weights))
 
 
 def make_ops(config: EngineConfig) -> Ops:

@@ -43,6 +43,7 @@ class EngineConfig:
     kv_cache_dtype: str = _setting(
         "f16", "storage of K and V; f32 takes twice the memory", tuple(ELEMENT_BYTES)
     )
+    adapter_bytes: int = _setting(256 * MEBIBYTE, "memory for LoRA adapters, a hard limit")
     threads: int | None = _setting(
         None, "threads of the native ops; results do not depend on it (default: one per core)"
     )

@@ -25,6 +25,7 @@ from ratoon.engine.prompt_parts import PromptParts, PromptTokens, join_parts, re
 from ratoon.engine.prompts import (
     Conversation,
     Prompt,
+    adapter_for_each,
     is_conversation,
     is_prompt,
     listed,
@@ -44,16 +45,17 @@ from ratoon.util.progress import Progress, TerminalProgress, no_progress
 class LLM:
     """A model with its engine. `settings` are the fields of `EngineConfig`.
 
-    `model` is a pulled name, a path, or a Hugging Face repo id; `chat_template` is a file that takes the
-    place of the model's own template; `progress` is told how loading goes. Raises a `RatoonError` where the
-    model cannot be found or run, or the template not be read. Methods may be called from any thread. Use it
-    as a context, or `close` it, to stop the engine.
+    `model` is a pulled name, a path, or a Hugging Face repo id; `adapters` are folders by the names that
+    requests will use; `chat_template` is a file that takes the place of the model's own template; `progress`
+    is told how loading goes. Raises a `RatoonError` where one of them cannot be found, read or run. Methods
+    may be called from any thread. Use it as a context, or `close` it, to stop the engine.
     """
 
     def __init__(
         self,
         model: str | Path,
         *,
+        adapters: Mapping[str, str | Path] | None = None,
         chat_template: str | Path | None = None,
         progress: Progress = no_progress,
         **settings: Any,
@@ -63,6 +65,8 @@ class LLM:
         self._chat_template_file = chat_template
         if chat_template is not None:
             _ = self.chat_template  # refuse it now, and not in the first chat
+        for name, folder in (adapters or {}).items():
+            self.load_adapter(name, folder)
         self._engine = AsyncEngine(build_core(self.model), num_threads=self.model.config.threads or 1)
         self._ids = count(1)
         self._close = weakref.finalize(self, self._engine.close)  # at the latest when the interpreter exits
@@ -72,23 +76,26 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
+        adapter: str | Sequence[str | None] | None = None,
         priority: int = 0,
         use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         """Return the outputs for a prompt or a list of them, in order.
 
-        `params` holds for all prompts, or there is one for each. Requests of a lower `priority` run first.
-        `use_tqdm` shows a bar where stderr is a terminal. Raises a `RequestError` before anything runs if one
-        of the prompts could never be served, and `EngineError` if a step fails.
+        `params` and the name of an `adapter` hold for all prompts, or there is one for each. Requests of a
+        lower `priority` run first. `use_tqdm` shows a bar where stderr is a terminal. Raises a `RequestError`
+        before anything runs if one of the prompts could never be served, `UnknownAdapterError` if one asks
+        for an adapter that is not loaded, and `EngineError` if a step fails.
         """
         each = [self._read(prompt) for prompt in listed(prompts, is_prompt)]
-        return self._complete(each, params, priority, use_tqdm)
+        return self._complete(each, params, adapter, priority, use_tqdm)
 
     def chat(
         self,
         messages: Conversation | Sequence[Conversation],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
+        adapter: str | Sequence[str | None] | None = None,
         priority: int = 0,
         use_tqdm: bool = False,
         **template: Any,
@@ -98,27 +105,48 @@ class LLM:
         `template` is for the chat template: `tools`, `documents`, `variables`, `add_generation_prompt`.
         """
         each = [self._render(conversation, template) for conversation in listed(messages, is_conversation)]
-        return self._complete(each, params, priority, use_tqdm)
+        return self._complete(each, params, adapter, priority, use_tqdm)
 
     def stream(
-        self, prompt: Prompt, params: SamplingParams | None = None, *, priority: int = 0
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        adapter: str | None = None,
+        priority: int = 0,
     ) -> Generator[OutputDelta]:
         """Yield what comes newly for one prompt; the last delta carries the whole `result`.
 
         The request begins with the first `next`. It is cancelled if the iterator is closed or dropped early.
         """
-        return self._run(self._generations([self._read(prompt)], params, priority))
+        return self._run(self._generations([self._read(prompt)], params, adapter, priority))
 
     def stream_chat(
         self,
         messages: Conversation,
         params: SamplingParams | None = None,
         *,
+        adapter: str | None = None,
         priority: int = 0,
         **template: Any,
     ) -> Generator[OutputDelta]:
         """Yield what comes newly for one conversation, as `stream` does; `template` is as for `chat`."""
-        return self._run(self._generations([self._render(messages, template)], params, priority))
+        return self._run(self._generations([self._render(messages, template)], params, adapter, priority))
+
+    def load_adapter(self, name: str, path: str | Path) -> None:
+        """Let a name stand for the LoRA adapter in a folder, in place of what it may have stood for.
+
+        Requests that have begun end on the weights they began with. Raises a `CheckpointError` where that is
+        no adapter for this model, and `AdapterBudgetError` where there is no room; nothing is changed then.
+        """
+        self.model.adapters.load(name, path)
+
+    def unload_adapter(self, name: str) -> None:
+        """Forget an adapter's name; its memory is free when the last request with it has ended.
+
+        Raises `UnknownAdapterError`.
+        """
+        self.model.adapters.unload(name)
 
     @cached_property
     def chat_template(self) -> ChatTemplate:
@@ -164,26 +192,36 @@ class LLM:
         self,
         prompts: Sequence[PromptTokens],
         params: SamplingParams | Sequence[SamplingParams] | None,
+        adapter: str | Sequence[str | None] | None,
         priority: int,
     ) -> list[Generation]:
         if not isinstance(priority, int) or isinstance(priority, bool):
             raise InvalidParameterError(f"priority must be a whole number, not {priority!r}.")
         each = one_for_each(params, len(prompts))
-        return [self._generation(prompt, own, priority) for prompt, own in zip(prompts, each, strict=True)]
+        names = adapter_for_each(adapter, len(prompts))
+        return [
+            self._generation(prompt, own, name, priority)
+            for prompt, own, name in zip(prompts, each, names, strict=True)
+        ]
 
-    def _generation(self, prompt: PromptTokens, params: SamplingParams, priority: int) -> Generation:
+    def _generation(
+        self, prompt: PromptTokens, params: SamplingParams, adapter_name: str | None, priority: int
+    ) -> Generation:
         """Make the requests of a prompt: n answers differ in their seeds, and the first scores the prompt."""
         self.model.check_params(params)
+        adapter = None if adapter_name is None else self.model.adapters.get(adapter_name)
+        extra_keys = ExtraKeys(adapter=None if adapter is None else adapter.digest, media=prompt.media)
         seed = draw_seed() if params.seed is None else params.seed
         unscored = replace(params, prompt_logprobs=None)
         requests = [
             Request(
                 next(self._ids),
-                self.model.chain(prompt.ids, ExtraKeys(media=prompt.media)),
+                self.model.chain(prompt.ids, extra_keys),
                 unscored if child else params,
                 child_seed(seed, child),
                 priority,
                 rows=prompt.input_rows,
+                adapter=adapter,
             )
             for child in range(params.n)
         ]
@@ -193,10 +231,11 @@ class LLM:
         self,
         prompts: Sequence[PromptTokens],
         params: SamplingParams | Sequence[SamplingParams] | None,
+        adapter: str | Sequence[str | None] | None,
         priority: int,
         use_tqdm: bool,
     ) -> list[RequestOutput]:
-        generations = self._generations(prompts, params, priority)
+        generations = self._generations(prompts, params, adapter, priority)
         results: dict[int, RequestOutput] = {}
         with TerminalProgress(enabled=use_tqdm) as progress:
             for delta in self._run(generations):

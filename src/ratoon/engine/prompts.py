@@ -36,6 +36,17 @@ def is_conversation(value: object) -> bool:
     return isinstance(value, Sequence) and all(isinstance(message, Mapping) for message in value)
 
 
+def adapter_for_each(adapter: str | Sequence[str | None] | None, num_prompts: int) -> Sequence[str | None]:
+    """Return the adapter's name for each prompt. Raises `InvalidParameterError` if there are not as many."""
+    if adapter is None or isinstance(adapter, str):
+        return [adapter] * num_prompts
+    if not isinstance(adapter, Sequence) or not all(isinstance(name, str | None) for name in adapter):
+        raise InvalidParameterError(f"adapter must be a name or a list of names, not {adapter!r}.")
+    if len(adapter) != num_prompts:
+        raise InvalidParameterError(f"There are {num_prompts} prompts, but {len(adapter)} names of adapters.")
+    return adapter
+
+
 def one_for_each(
     params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
 ) -> Sequence[SamplingParams]:

@@ -25,6 +25,8 @@ class Request:
     come first, equal ones in order of arrival. Without `read_cache` every position is computed afresh;
     without `write_cache` nothing of the request can be found by others. `n` answers to one prompt are n
     requests. `rows` has the input rows of the chain's media items, in order; the tokens there mean nothing.
+    `adapter` is held, and so kept in memory, until the request ends; which one it is, its digest in the chain
+    says.
     """
 
     id: int
@@ -35,6 +37,7 @@ class Request:
     read_cache: bool = True
     write_cache: bool = True
     rows: tuple[InputRows, ...] = ()
+    adapter: object = None
 
     num_prompt_tokens: int = field(init=False)
 

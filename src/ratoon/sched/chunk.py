@@ -25,6 +25,7 @@ def make_chunk(request: Request, first: int, end: int, write_from: int) -> Sched
         prompt_logprobs=prompt_logprobs,
         prompt_targets=prompt_targets,
         input_rows=tuple(_input_rows(request, first, end)) if request.rows else (),
+        adapter=request.chain.extra_keys.adapter,
     )
 
 

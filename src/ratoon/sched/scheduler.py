@@ -184,6 +184,7 @@ class Scheduler:
             self._waiting.remove(request)
         del self._requests[request.id]
         request.status = RequestStatus.FINISHED
+        request.adapter = None
         timings = Timings(request.arrival_s, now, request.first_scheduled_s, request.first_token_s)
         return replace(
             delta or RequestDelta(request.id),

@@ -105,8 +105,8 @@ class Answering(Response):
         form = self._task.form(
             Envelope(
                 answer_id=self._id,
-                model=model.name,
-                fingerprint=model.fingerprint,
+                model=body.model or model.name,
+                fingerprint=model.fingerprint(self._task.adapter),
                 token_bytes=lambda token_id: model.tokenizer.token_bytes(token_id, skip_special=False),
                 stream_usage=body.sends_usage(),
                 num_top=self._task.num_top,

@@ -14,7 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ratoon.errors import (
+    AdapterBudgetError,
     ChatTemplateError,
+    CheckpointError,
     EmptyPromptError,
     EngineError,
     InvalidParameterError,
@@ -23,6 +25,7 @@ from ratoon.errors import (
     RatoonError,
     RequestError,
     TextError,
+    UnknownAdapterError,
 )
 
 
@@ -106,6 +109,9 @@ STATUSES: Mapping[type[RatoonError], tuple[int, str]] = {
     InvalidParameterError: (400, "invalid_value"),
     ChatTemplateError: (400, "invalid_messages"),
     TextError: (400, "invalid_text"),
+    UnknownAdapterError: (404, "model_not_found"),
+    CheckpointError: (400, "invalid_adapter"),
+    AdapterBudgetError: (409, "adapter_budget_exceeded"),
     EngineError: (500, "engine_error"),
 }
 """Status and code of each error of ours; the first class that fits decides."""

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 import ratoon
 from ratoon.errors import RatoonError
+from ratoon.server.adapter_routes import adapter_routes
 from ratoon.server.admin_routes import admin_routes
 from ratoon.server.api_error import ApiError, ErrorBody, to_api_error
 from ratoon.server.gatekeeper import Gatekeeper
@@ -42,6 +43,7 @@ def create_app(service: Service) -> FastAPI:
         app.add_exception_handler(error, _answer_error)
     app.include_router(openai_routes(service))
     app.include_router(admin_routes(service))
+    app.include_router(adapter_routes(service))
     app.include_router(probe_routes(service))
     app.add_middleware(
         Gatekeeper,

@@ -15,7 +15,7 @@ from ratoon.server.tenants import KeyRing
 OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/metrics", "/openapi.json"})
 """Paths for probes and scrapers, which carry no key."""
 
-ADMIN_PREFIX = "/cache/"
+ADMIN_PREFIXES = ("/cache/", "/v1/load_lora_adapter", "/v1/unload_lora_adapter")
 MAX_LENGTH_DIGITS = 18
 
 
@@ -51,7 +51,7 @@ class Gatekeeper:
     def _admit(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         key = _bearer(headers)
-        if scope["path"].startswith(ADMIN_PREFIX):
+        if scope["path"].startswith(ADMIN_PREFIXES):
             if key is None:
                 raise _unauthenticated("the admin key")
             if not self._keys.is_admin(key):

@@ -1,10 +1,11 @@
 """From a model's name to a `ServedModel` with a running engine, and the lines that describe it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from ratoon.engine.adapters import AdapterStore
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.build import LoadedModel, build_core, load_model
 from ratoon.engine.config import EngineConfig
@@ -16,17 +17,23 @@ from ratoon.util.sizes import format_bytes
 
 
 def load_served_model(
-    model: str, name: str, config: EngineConfig, chat_template: Path | None = None
+    model: str,
+    name: str,
+    config: EngineConfig,
+    adapters: Mapping[str, Path],
+    chat_template: Path | None = None,
 ) -> ServedModel:
-    """Load a model and start its engine; `name` is what clients call it. Raises some `RatoonError`.
+    """Load a model with its adapters and start its engine; `name` is what clients call the model.
 
-    `chat_template` is a file that takes the place of the model's own.
+    `chat_template` is a file that takes the place of the model's own. Raises some `RatoonError`.
     """
     with TerminalProgress() as progress:
         loaded = load_model(model, config, progress)
     template = cache(lambda: load_chat_template(loaded.checkpoint, loaded.tokenizer, chat_template))
     if chat_template is not None:
         template()  # refuse it now, and not in the first chat
+    for adapter_name, folder in adapters.items():
+        loaded.adapters.load(adapter_name, folder)
     core = build_core(loaded)
     return ServedModel(
         name=name,
@@ -36,6 +43,7 @@ def load_served_model(
         core=core,
         engine=AsyncEngine(core, num_threads=loaded.config.threads or 1),
         tokenizer=loaded.tokenizer,
+        adapters=loaded.adapters,
         load_chat_template=template,
         make_chain=loaded.chain,
         check_params=loaded.check_params,
@@ -54,7 +62,13 @@ def describe(loaded: LoadedModel) -> list[str]:
         f"block size  {budget.block_size} tokens; minimum reusable prefix {reusable}",
         f"pool        {format_bytes(config.kv_cache_bytes)} for {num_tokens} tokens"
         f"; longest request {config.max_model_len}",
+        f"adapters    {_describe_adapters(loaded.adapters)}",
     ]
+
+
+def _describe_adapters(adapters: AdapterStore) -> str:
+    names = ", ".join(adapters.by_name) or "none"
+    return f"{names}; {format_bytes(adapters.num_bytes)} of {format_bytes(adapters.budget_bytes)}"
 
 
 def _describe_groups(groups: Iterable[CacheGroupSpec]) -> str:

@@ -4,10 +4,13 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from ratoon.engine.adapters import LoadedAdapter
+from ratoon.errors import UnknownAdapterError
 from ratoon.identity.extra_keys import NO_EXTRAS
 from ratoon.server.answering import Answering
 from ratoon.server.api_error import ApiError
@@ -26,26 +29,30 @@ def openai_routes(service: Service) -> APIRouter:
     started = int(time.time())
 
     def answering(request: Request, task: Task) -> Answering:
-        check_model(task.body.model)
+        task = replace(task, adapter=adapter_named(task.body.model))
         headers = unknown_field_warning(task.body.unknown_fields())
         return Answering(service, request.state.tenant, task, headers)
 
-    def check_model(name: str | None) -> None:
-        if name is not None and name != service.name:
+    def adapter_named(name: str | None) -> LoadedAdapter | None:
+        """Return the adapter that a `model` field names, None for the model itself."""
+        if name is None or name == service.name:
+            return None
+        try:
+            return service.model.adapters.get(name)
+        except UnknownAdapterError as error:
+            names = ", ".join(map(repr, (service.name, *service.model.adapters.by_name)))
             raise ApiError(
-                404,
-                f"There is no model {name!r}; there is {service.name!r}.",
-                code="model_not_found",
-                param="model",
-            )
+                404, f"There is no model {name!r}; there is {names}.", code="model_not_found", param="model"
+            ) from error
 
-    def model_card() -> dict[str, object]:
+    def model_card(name: str) -> dict[str, object]:
         return {
-            "id": service.name,
+            "id": name,
             "object": "model",
             "created": started,
             "owned_by": "ratoon",
             "max_model_len": service.model.max_model_len,
+            "parent": None if name == service.name else service.name,
         }
 
     @router.post("/v1/completions")
@@ -60,19 +67,20 @@ def openai_routes(service: Service) -> APIRouter:
 
     @router.get("/v1/models")
     async def models() -> dict[str, object]:
-        """List the served model."""
-        return {"object": "list", "data": [model_card()]}
+        """List the served model and its adapters."""
+        names = [service.name, *service.model.adapters.by_name]
+        return {"object": "list", "data": [model_card(name) for name in names]}
 
     @router.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, object]:
-        """Describe the served model."""
-        check_model(name)
-        return model_card()
+        """Describe the served model or an adapter."""
+        adapter_named(name)
+        return model_card(name)
 
     @router.post("/tokenize")
     async def tokenize(body: TokenizeBody | TokenizeChatBody) -> Response:
         """Return the token ids of a text or a conversation."""
-        check_model(body.model)
+        adapter_named(body.model)
         model = service.model
         if isinstance(body, TokenizeBody):
             tokens = await asyncio.to_thread(
@@ -88,7 +96,7 @@ def openai_routes(service: Service) -> APIRouter:
     @router.post("/detokenize")
     async def detokenize(body: DetokenizeBody) -> Response:
         """Return the text of token ids."""
-        check_model(body.model)
+        adapter_named(body.model)
         model = service.model
         model.make_chain(body.tokens, NO_EXTRAS)  # refuses what is no token
         text = await asyncio.to_thread(model.tokenizer.decode, body.tokens, skip_special=False)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import ceil
+from pathlib import Path
 from secrets import token_bytes
 
 import uvicorn
@@ -29,10 +30,17 @@ STEP_GRACE_S = 30
 """Longest wait for the step under way when the running requests' time is up."""
 
 
-def serve(model: str, engine_settings: Mapping[str, object], settings: ServerSettings) -> int:
+def serve(
+    model: str,
+    engine_settings: Mapping[str, object],
+    settings: ServerSettings,
+    adapters: Mapping[str, Path],
+) -> int:
     """Serve until a signal; return the exit status. Raises `RatoonError` where it cannot start."""
     config = EngineConfig.from_settings(engine_settings)
     name = settings.served_model_name or model
+    if name in adapters:
+        raise UsageError(f"The model and an adapter are both called {name!r}.")
     keys = read_keys(settings)
     listener = bind(settings.host, settings.port)
 
@@ -48,7 +56,7 @@ def serve(model: str, engine_settings: Mapping[str, object], settings: ServerSet
         print("\n".join(lines), file=sys.stderr, flush=True)
 
     service = Service(
-        lambda: load_served_model(model, name, config, settings.chat_template),
+        lambda: load_served_model(model, name, config, adapters, settings.chat_template),
         keys,
         settings,
         name=name,

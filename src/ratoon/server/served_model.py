@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ratoon.engine.adapters import AdapterStore, LoadedAdapter
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.core import EngineCore
 from ratoon.engine.prompt_parts import PromptTokens
+from ratoon.identity.digest import digest
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.request import Request
@@ -33,6 +35,7 @@ class ServedModel:
     core: EngineCore
     engine: AsyncEngine
     tokenizer: Tokenizer
+    adapters: AdapterStore
     load_chat_template: Callable[[], ChatTemplate]
     make_chain: Callable[[Iterable[int], ExtraKeys], HashChain]
     check_params: Callable[[SamplingParams], None]
@@ -40,10 +43,10 @@ class ServedModel:
     draw_seed: Callable[[], int] = draw_seed
     _ids: "count[int]" = field(default_factory=count)
 
-    @property
-    def fingerprint(self) -> str:
-        """OpenAI's `system_fingerprint`: equal where equal requests and seeds give equal answers."""
-        return f"fp_{self.root.hex()[:16]}"
+    def fingerprint(self, adapter: LoadedAdapter | None) -> str:
+        """Return OpenAI's `system_fingerprint`: where it is equal, equal requests get equal answers."""
+        identity = self.root if adapter is None else digest(self.root + adapter.digest)
+        return f"fp_{identity.hex()[:16]}"
 
     def make_request(
         self,
@@ -53,18 +56,22 @@ class ServedModel:
         seed: int,
         salt: str,
         priority: int = 0,
+        adapter: LoadedAdapter | None = None,
         read_cache: bool = True,
         write_cache: bool = True,
     ) -> Request:
         """Return a request to submit. Raises `InvalidParameterError` for unknown token ids."""
-        chain = self.make_chain(prompt.ids, ExtraKeys(salt=salt, media=prompt.media))
+        extra_keys = ExtraKeys(
+            adapter=None if adapter is None else adapter.digest, salt=salt, media=prompt.media
+        )
         return Request(
             next(self._ids),
-            chain,
+            self.make_chain(prompt.ids, extra_keys),
             params,
             seed,
             priority,
             read_cache=read_cache,
             write_cache=write_cache,
             rows=prompt.input_rows,
+            adapter=adapter,
         )

@@ -115,6 +115,7 @@ def _request(
         seed=seed,
         salt=request_salt(tenant.scope, task.body.cache_salt),
         priority=task.body.priority,
+        adapter=task.adapter,
         read_cache=cache.read,
         write_cache=cache.write,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ratoon.engine.adapters import LoadedAdapter
 from ratoon.engine.prompt_parts import PromptTokens, join_parts
 from ratoon.errors import InvalidParameterError
 from ratoon.request.input_rows import InputRows
@@ -41,6 +42,8 @@ class Task:
     """How many alternatives per token a chat shows."""
     scores_prompt: bool = False
     """Whether the prompt's log-probabilities are echoed with it."""
+    adapter: LoadedAdapter | None = None
+    """What `model` named, if it was not the model itself."""
 
 
 def completion_task(body: CompletionBody) -> Task:

@@ -14,8 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ratoon.checkpoint.adapter_folder import read_adapter
+from ratoon.checkpoint.formats import open_checkpoint
+from ratoon.device.model.adapter import adapter_weights
 from ratoon.device.model.decoder import Decoder
-from ratoon.device.ops.protocol import StepInputs
+from ratoon.device.ops.native import NativeOps
+from ratoon.device.ops.protocol import Adapter, StepInputs
+from ratoon.device.ops.reference import ReferenceOps
+from ratoon.spec.model_reader import read_model_spec
 from ratoon.spec.model_spec import ModelSpec
 
 Config = dict[str, Any]
@@ -381,3 +387,44 @@ def test_a_switch_that_were_wrong_would_be_seen(
 ) -> None:
     logits = decoder_logits(*open_decoder(write_model(name, "gguf"), change=change), lone_step)
     assert np.abs(logits - expected[name]).max() > 20 * TOLERANCE
+
+
+def random_adapter(weights: Arrays, *, rank: int = 3) -> dict[str, tuple[Any, Any]]:
+    """Return a and b for every linear layer of every block."""
+    rng = np.random.default_rng(14)
+    pairs = {}
+    for name, values in weights.items():
+        if name.endswith("_proj.weight"):
+            a = rng.standard_normal((rank, values.shape[1])) / math.sqrt(values.shape[1])
+            b = rng.standard_normal((values.shape[0], rank)) / 3
+            pairs[name.removesuffix(".weight")] = a.astype(np.float32), b.astype(np.float32)
+    return pairs
+
+
+@pytest.mark.parametrize("file_format", ["gguf", "safetensors"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_adapter_computes_what_its_merged_weights_do(
+    name: str,
+    file_format: str,
+    write_model: WriteModel,
+    write_adapter: Callable[..., Path],
+    tmp_path: Path,
+    open_decoder: OpenDecoder,
+    lone_step: LoneStep,
+) -> None:
+    config = CONFIGS[name]
+    weights = random_weights(config)
+    pairs = random_adapter(weights)
+    folder = read_adapter(write_adapter(tmp_path / "adapter", pairs, lora_alpha=4, use_rslora=True))
+    merged = {module + ".weight": 4 / math.sqrt(3) * (b @ a) for module, (a, b) in pairs.items()}
+    expected = other_logits(config, weights | {k: weights[k] + v for k, v in merged.items()}, TOKENS)
+    path = write_model(name, file_format)
+    spec = read_model_spec(open_checkpoint(path))
+    for ops in (ReferenceOps(), NativeOps(2)):
+        adapter = ops.adapter(adapter_weights(folder, spec))
+
+        def with_adapter(*where: Any, adapter: Adapter = adapter) -> StepInputs:
+            return replace(lone_step(*where), adapters=(adapter,))
+
+        logits = decoder_logits(*open_decoder(path, ops=ops), with_adapter)
+        np.testing.assert_allclose(logits, expected, atol=3 * TOLERANCE, rtol=0)

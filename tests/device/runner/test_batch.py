@@ -1,7 +1,9 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from ratoon.device.ops.protocol import Adapter
 from ratoon.device.runner.batch import BatchBuilder, given_rows
 from ratoon.spec.cache_group import BlockTables
 from ratoon.step import ChunkRows, ScheduledChunk, StepPlan
@@ -61,3 +63,16 @@ def test_rows_are_placed_where_their_chunk_begins_and_read_as_float32() -> None:
     assert [place for place, _ in found] == [1, 3, 4]
     assert [rows.tolist() for _, rows in found] == [values.tolist(), values[:1].tolist(), values.tolist()]
     assert all(rows.dtype == np.float32 for _, rows in found)
+
+
+def test_each_chunk_brings_its_adapter() -> None:
+    plan = StepPlan(1, (_chunk((1,), 0, ((1,),)), replace(_chunk((2,), 0, ((2,),)), adapter=b"digest")))
+    found: dict[bytes, Adapter] = {b"digest": object()}
+    builder = BatchBuilder(num_groups=1, block_size=4, find_adapter=found.__getitem__)
+    assert builder.build(plan)[1].adapters == (None, found[b"digest"])
+
+
+def test_an_adapter_that_nobody_holds_is_our_own_mistake() -> None:
+    plan = StepPlan(1, (replace(_chunk((2,), 0, ((2,),)), adapter=b"digest"),))
+    with pytest.raises(KeyError, match="646967657374"):
+        BatchBuilder(num_groups=1, block_size=4).build(plan)

@@ -6,11 +6,15 @@ built with (`weights.py`), so nothing is left here but their order.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratoon.device.ops.protocol import (
+    Adapter,
+    AdapterRows,
+    AdapterSpan,
     AttentionBlock,
     Embedding,
     FeedForwardBlock,
@@ -53,19 +57,33 @@ class Decoder:
         feed-forward, which serves nothing but the logits, is computed for `rows` only.
         """
         step = self._ops.begin(inputs)
+        adapters = adapters_of_rows = None
+        if any(inputs.adapters):
+            each = np.repeat(np.array(inputs.adapters, object), np.diff(inputs.cu_seqlens))
+            adapters, adapters_of_rows = self._spread(each), self._spread(each[rows])
         x = self._embedding(token_ids)
         for place, values in given:
             x[place : place + len(values)] = values
         *layers, last = self._layers
         for layer in layers:
-            layer.attention(x, step)
-            layer.feed_forward(x)
-        last.attention(x, step)
+            layer.attention(x, step, adapters)
+            layer.feed_forward(x, adapters)
+        last.attention(x, step, adapters)
         x = x[rows]
         if len(rows):
-            last.feed_forward(x)
+            last.feed_forward(x, adapters_of_rows)
         return x
 
     def logits(self, hidden: Floats) -> Floats:
         """Return float32 logits [m, vocab] of rows [m, hidden] that a call returned."""
         return self._head(hidden)
+
+    def _spread(self, adapters: Iterable[Adapter | None]) -> AdapterRows:
+        """Group the rows, given the adapter of each, into spans that have one in common."""
+        spans, first = [], 0
+        for adapter, group in groupby(adapters):
+            end = first + sum(1 for _ in group)
+            if adapter is not None:
+                spans.append(AdapterSpan(first, end, adapter))
+            first = end
+        return self._ops.adapter_rows(first, spans)

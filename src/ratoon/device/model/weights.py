@@ -71,6 +71,7 @@ class WeightReader:
             rope=self._rope(layer_spec.rope),
             group=group,
             slot=slot,
+            layer=layer,
         )
 
     def feed_forward(self, layer: int) -> FeedForwardWeights:
@@ -85,6 +86,7 @@ class WeightReader:
             post_norm=self._post_norm(prefix + names.feed_forward_post_norm),
             eps=spec.norm_eps,
             activation=spec.activation,
+            layer=layer,
         )
 
     def _matrix(self, name: str, *shape: int) -> RawTensor:

@@ -30,6 +30,25 @@ class Step:
         write_slots: Sequence[NDArray[np.int64]],
     ) -> None: ...
 
+class Adapter:
+    def __init__(self, num_layers: int, scale: float) -> None: ...
+    def add(
+        self,
+        layer: int,
+        target: int,
+        a: Bytes,
+        dtype_a: str,
+        b: Bytes,
+        dtype_b: str,
+        rank: int,
+        depth: int,
+        columns: int,
+        unit: int,
+    ) -> None: ...
+
+class AdapterRows:
+    def __init__(self, num_rows: int, spans: Sequence[tuple[int, int, Adapter]]) -> None: ...
+
 class Linear:
     def __init__(self, engine: Engine, matrices: Sequence[Matrix]) -> None: ...
     @property
@@ -67,12 +86,13 @@ class Attention:
         rope: Rope,
         group: int,
         slot: int,
+        layer: int,
         pages: Bytes,
         block_size: int,
         num_slots: int,
         half: bool,
     ) -> None: ...
-    def run(self, x: Floats, step: Step) -> None: ...
+    def run(self, x: Floats, step: Step, adapters: AdapterRows | None) -> None: ...
 
 class FeedForward:
     def __init__(
@@ -86,8 +106,9 @@ class FeedForward:
         post_norm: Floats | None,
         eps: float,
         activation: str,
+        layer: int,
     ) -> None: ...
-    def run(self, x: Floats) -> None: ...
+    def run(self, x: Floats, adapters: AdapterRows | None) -> None: ...
 
 class Head:
     def __init__(self, *, engine: Engine, norm: Floats, out: Matrix, eps: float, softcap: float) -> None: ...

@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.ops import _native
+from ratoon.device.ops.native_adapter import NativeAdapter, NativeAdapterRows, packed_bytes, packed_rows
 from ratoon.device.ops.protocol import (
+    AdapterRows,
+    AdapterSpan,
+    AdapterWeights,
     AttentionWeights,
     FeedForwardWeights,
     Floats,
@@ -57,10 +61,10 @@ class NativeAttention:
     def __init__(self, block: _native.Attention) -> None:
         self._block = block
 
-    def __call__(self, x: Floats, step: Step) -> None:
+    def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
         """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
         assert isinstance(step, _native.Step), "a step of another implementation"
-        self._block.run(x, step)
+        self._block.run(x, step, packed_rows(adapters))
 
 
 class NativeHead:
@@ -169,6 +173,7 @@ class NativeOps:
             rope=self._rope(w.rope),
             group=w.group,
             slot=w.slot,
+            layer=w.layer,
             pages=pages.pages,
             block_size=layout.block_size,
             num_slots=layout.num_slots,
@@ -187,6 +192,7 @@ class NativeOps:
             post_norm=weights.post_norm,
             eps=weights.eps,
             activation=weights.activation,
+            layer=weights.layer,
         )
         return NativeFeedForward(block)
 
@@ -200,6 +206,18 @@ class NativeOps:
             softcap=weights.softcap,
         )
         return NativeHead(block)
+
+    def adapter_bytes(self, weights: AdapterWeights) -> int:
+        """Return how much memory the adapter will take."""
+        return packed_bytes(weights)
+
+    def adapter(self, weights: AdapterWeights) -> NativeAdapter:
+        """Pack an adapter; the engine is not used for it, so that a step may run meanwhile."""
+        return NativeAdapter(weights)
+
+    def adapter_rows(self, num_rows: int, spans: Sequence[AdapterSpan]) -> NativeAdapterRows:
+        """Take the adapters of a step's rows."""
+        return NativeAdapterRows(num_rows, spans)
 
     def pages(self, layout: KVLayout) -> NativePages:
         """Allocate a pool, zeroed lazily by the operating system."""
@@ -238,9 +256,9 @@ class NativeFeedForward:
     def __init__(self, block: _native.FeedForward) -> None:
         self._block = block
 
-    def __call__(self, x: Floats) -> None:
+    def __call__(self, x: Floats, adapters: AdapterRows | None = None) -> None:
         """Add the block's output to `x` [n, hidden] in place."""
-        self._block.run(x)
+        self._block.run(x, packed_rows(adapters))
 
 
 def available_variants() -> list[str]:

@@ -9,7 +9,7 @@ cut.
 One thread at a time may call an `Ops` object.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,47 @@ Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
+class LowRank:
+    """What an adapter adds to a linear weight: its `scale` times b [out, rank] times a [rank, in]."""
+
+    a: RawTensor
+    b: RawTensor
+
+
+ADAPTER_TARGETS = ("q", "k", "v", "out", "gate", "up", "down")
+"""The weights of a layer that an adapter may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterWeights:
+    """A LoRA adapter (arXiv:2106.09685).
+
+    `layers` has each layer's pairs by target; a and b are stored as floats of some kind.
+    """
+
+    layers: tuple[Mapping[str, LowRank], ...]
+    scale: float
+    head_dim: int
+
+
+class Adapter(Protocol):
+    """An adapter as the implementation keeps it; its memory goes with it."""
+
+
+class AdapterRows(Protocol):
+    """Which rows go through which adapter, as the implementation keeps it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterSpan:
+    """Rows `first` to `end` go through `adapter`."""
+
+    first: int
+    end: int
+    adapter: Adapter
+
+
+@dataclass(frozen=True, slots=True)
 class StepInputs:
     """Where the rows of one step stand. n rows (tokens) of s sequences, g cache groups.
 
@@ -31,12 +72,14 @@ class StepInputs:
     `block_tables[group]` int32 [s, width]: block ids in logical order, padded with 0; entries behind a
     window may be 0. `write_slots[group]` int64 [n]: block id * block size + offset where the row's K and V
     go; -1 writes nothing.
+    `adapters` has each sequence's adapter, or None; it may be empty where none has one.
     """
 
     positions: Ints
     cu_seqlens: Ints
     block_tables: tuple[Ints, ...]
     write_slots: tuple[NDArray[np.int64], ...]
+    adapters: tuple[Adapter | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +151,7 @@ class AttentionWeights:
     rope: Rope
     group: int
     slot: int
+    layer: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +165,7 @@ class FeedForwardWeights:
     post_norm: Floats | None
     eps: float
     activation: str
+    layer: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +181,7 @@ class HeadWeights:
 class AttentionBlock(Protocol):
     """One layer's attention."""
 
-    def __call__(self, x: Floats, step: Step) -> None:
+    def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
         """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
         ...
 
@@ -144,7 +189,7 @@ class AttentionBlock(Protocol):
 class FeedForwardBlock(Protocol):
     """One layer's feed-forward network."""
 
-    def __call__(self, x: Floats) -> None:
+    def __call__(self, x: Floats, adapters: AdapterRows | None = None) -> None:
         """Add the block's output to `x` [n, hidden] in place."""
         ...
 
@@ -208,6 +253,18 @@ class Ops(Protocol):
 
     def head(self, weights: HeadWeights) -> Head:
         """Build the output projection."""
+        ...
+
+    def adapter_bytes(self, weights: AdapterWeights) -> int:
+        """Return how much memory the adapter will take."""
+        ...
+
+    def adapter(self, weights: AdapterWeights) -> Adapter:
+        """Pack an adapter for blocks of these ops; may be called from any thread, even during a step."""
+        ...
+
+    def adapter_rows(self, num_rows: int, spans: Sequence[AdapterSpan]) -> AdapterRows:
+        """Take the adapters of a step's rows: spans in order, without overlap; the rows between have none."""
         ...
 
     def pages(self, layout: KVLayout) -> KVPages:

@@ -5,12 +5,16 @@ expanded to float32 once, when a block is built; the token table is expanded row
 """
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.ops.dequantize import FORMATS, dequantize, tensor_bytes, tensor_values
 from ratoon.device.ops.protocol import (
+    AdapterRows,
+    AdapterSpan,
+    AdapterWeights,
     AttentionWeights,
     FeedForwardWeights,
     Floats,
@@ -20,6 +24,7 @@ from ratoon.device.ops.protocol import (
     KVPages,
     StepInputs,
 )
+from ratoon.device.ops.reference_adapter import ReferenceAdapter, ReferenceAdapterRows, reference_rows
 from ratoon.device.ops.reference_attention import ReferenceAttention, ReferencePages
 from ratoon.device.ops.reference_functions import ACTIVATIONS, Product, rms_norm, softcap
 
@@ -34,11 +39,16 @@ class ReferenceFeedForward:
         self._up = Product(tensor_values(weights.up))
         self._down = Product(tensor_values(weights.down))
 
-    def __call__(self, x: Floats) -> None:
+    def __call__(self, x: Floats, adapters: AdapterRows | None = None) -> None:
         """Add the block's output to `x` [n, hidden] in place."""
-        w = self._w
+        w, rows = self._w, reference_rows(adapters)
         h = rms_norm(x, w.norm, w.eps)
-        out = self._down(self._activation(self._gate(h)) * self._up(h))
+        gate, up = self._gate(h), self._up(h)
+        rows.add(gate, h, w.layer, "gate")
+        rows.add(up, h, w.layer, "up")
+        active = self._activation(gate) * up
+        out = self._down(active)
+        rows.add(out, active, w.layer, "down")
         x += out if w.post_norm is None else rms_norm(out, w.post_norm, w.eps)
 
 
@@ -96,6 +106,23 @@ class ReferenceOps:
     def head(self, weights: HeadWeights) -> ReferenceHead:
         """Build the output projection."""
         return ReferenceHead(weights)
+
+    def adapter_bytes(self, weights: AdapterWeights) -> int:
+        """Return how much memory the adapter will take: four bytes a number."""
+        return sum(
+            4 * prod(half.shape)
+            for layer in weights.layers
+            for pair in layer.values()
+            for half in (pair.a, pair.b)
+        )
+
+    def adapter(self, weights: AdapterWeights) -> ReferenceAdapter:
+        """Expand an adapter."""
+        return ReferenceAdapter(weights)
+
+    def adapter_rows(self, num_rows: int, spans: Sequence[AdapterSpan]) -> ReferenceAdapterRows:
+        """Take the adapters of a step's rows."""
+        return ReferenceAdapterRows(spans)
 
     def pages(self, layout: KVLayout) -> ReferencePages:
         """Allocate a pool, zeroed lazily by the operating system."""

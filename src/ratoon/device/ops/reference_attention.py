@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratoon.device.ops.dequantize import tensor_values
-from ratoon.device.ops.protocol import AttentionWeights, Floats, Ints, KVLayout, KVPages, Step, StepInputs
+from ratoon.device.ops.protocol import (
+    AdapterRows,
+    AttentionWeights,
+    Floats,
+    Ints,
+    KVLayout,
+    KVPages,
+    Step,
+    StepInputs,
+)
+from ratoon.device.ops.reference_adapter import reference_rows
 from ratoon.device.ops.reference_functions import Product, rms_norm, rotate, softcap, tile_width
 
 SPAN = 256
@@ -58,11 +68,15 @@ class ReferenceAttention:
         span = np.random.default_rng(0).standard_normal((SPAN, weights.head_dim), dtype=np.float32)
         self._tile = min(tile_width(span), tile_width(span.T))
 
-    def __call__(self, x: Floats, step: Step) -> None:
+    def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
         """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
         assert isinstance(step, StepInputs)
-        w = self._w
-        qkv = self._qkv(rms_norm(x, w.norm, w.eps))
+        w, rows = self._w, reference_rows(adapters)
+        h = rms_norm(x, w.norm, w.eps)
+        qkv = self._qkv(h)
+        ends = np.array([w.num_heads, w.num_heads + w.num_kv_heads]) * w.head_dim
+        for target, part in zip("qkv", np.split(qkv, ends, axis=1), strict=True):
+            rows.add(part, h, w.layer, target)
         if w.qkv_bias is not None:
             qkv += w.qkv_bias
         heads = qkv.reshape(len(x), -1, w.head_dim)
@@ -72,7 +86,9 @@ class ReferenceAttention:
         if w.k_norm is not None:
             k = rms_norm(k, w.k_norm, w.eps)
         self._write(rotate(k, step.positions, w.rope), v, step.write_slots[w.group])
-        out = self._out(self._attend(rotate(q, step.positions, w.rope), step))
+        context = self._attend(rotate(q, step.positions, w.rope), step)
+        out = self._out(context)
+        rows.add(out, context, w.layer, "out")
         x += out if w.post_norm is None else rms_norm(out, w.post_norm, w.eps)
 
     def _write(self, k: Floats, v: Floats, slots: NDArray[np.int64]) -> None:

@@ -1,21 +1,30 @@
 """`BatchBuilder`: a step plan's chunks, laid end to end as the arrays that the decoder takes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 
 from ratoon.device.ops.dequantize import dequantize
-from ratoon.device.ops.protocol import Floats, Ints, StepInputs
+from ratoon.device.ops.protocol import Adapter, Floats, Ints, StepInputs
 from ratoon.device.runner.table_matrix import TableMatrix
 from ratoon.step import StepPlan
+
+FindAdapter = Callable[[bytes], Adapter]
+"""From a digest to the adapter, which the chunk's request keeps in memory."""
+
+
+def no_adapter(digest: bytes) -> Adapter:
+    """Find nothing."""
+    raise KeyError(f"there is no adapter {digest.hex()}")
 
 
 class BatchBuilder:
     """Keeps what it derived from block tables that have not changed since the last step."""
 
-    def __init__(self, *, num_groups: int, block_size: int) -> None:
+    def __init__(self, *, num_groups: int, block_size: int, find_adapter: FindAdapter = no_adapter) -> None:
         self._block_size = block_size
+        self._find_adapter = find_adapter
         self._tables = TableMatrix(num_groups)
 
     def build(self, plan: StepPlan) -> tuple[Ints, StepInputs]:
@@ -36,7 +45,10 @@ class BatchBuilder:
             np.where(writes, table[sequence, blocks].astype(np.int64) * self._block_size + offsets, -1)
             for table in tables
         )
-        return token_ids, StepInputs(positions, cu_seqlens, tables, slots)
+        adapters = tuple(
+            None if chunk.adapter is None else self._find_adapter(chunk.adapter) for chunk in chunks
+        )
+        return token_ids, StepInputs(positions, cu_seqlens, tables, slots, adapters)
 
 
 def given_rows(plan: StepPlan, starts: Sequence[int]) -> Iterator[tuple[int, Floats]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.ops.protocol import Floats
-from ratoon.device.runner.batch import BatchBuilder, given_rows
+from ratoon.device.runner.batch import BatchBuilder, FindAdapter, given_rows, no_adapter
 from ratoon.device.sampling.logprobs import top_logprobs
 from ratoon.device.sampling.sampler import sample
 from ratoon.step import ChunkResult, Logprobs, SampleSpec, ScheduledChunk, StepPlan, StepResult
@@ -35,10 +35,11 @@ class ModelRunner:
         *,
         num_groups: int,
         block_size: int,
+        find_adapter: FindAdapter = no_adapter,
         observe_logits: LogitsObserver | None = None,
     ) -> None:
         self._decoder = decoder
-        self._batch = BatchBuilder(num_groups=num_groups, block_size=block_size)
+        self._batch = BatchBuilder(num_groups=num_groups, block_size=block_size, find_adapter=find_adapter)
         self._observe_logits = observe_logits
 
     def execute(self, plan: StepPlan) -> StepResult:
