@@ -13,7 +13,7 @@ SMALL = EngineConfig(kv_cache_bytes=32 << 20)
 
 
 def test_the_start_names_groups_and_the_least_prefix_that_is_reused(gemma_path: Path) -> None:
-    _, groups, block_size, pool = describe(load_model(gemma_path, SMALL))
+    _, groups, block_size, pool, _ = describe(load_model(gemma_path, SMALL))
     assert (
         groups == "groups      full attention in 3 layers; a window of 512 tokens in 15 layers, in 5 groups"
     )
@@ -23,7 +23,7 @@ def test_the_start_names_groups_and_the_least_prefix_that_is_reused(gemma_path: 
 
 def test_without_caching_no_prefix_is_reused(smollm2_path: Path) -> None:
     config = EngineConfig(kv_cache_bytes=8 << 20, enable_prefix_caching=False)
-    _, groups, block_size, _ = describe(load_model(smollm2_path, config))
+    _, groups, block_size, _, _ = describe(load_model(smollm2_path, config))
     assert groups == "groups      full attention in 30 layers"
     assert block_size == "block size  16 tokens; minimum reusable prefix none, caching is off"
 
