@@ -26,6 +26,7 @@ def test_json_holds_everything(run: Run, model: str) -> None:
         "cached_tokens": 0,
         "computed_tokens": 5,
         "completion_tokens": 10,
+        "limited_by": "nothing: every full block was cached",
     }
     assert [len(answer["token_ids"]) for answer in found["outputs"]] == [5, 5]
     assert all(answer["logprobs"] for answer in found["outputs"])

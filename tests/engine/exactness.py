@@ -38,6 +38,7 @@ class Subject:
     num_asks: int
     num_blocks: int
     num_cases: int
+    window: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,26 +154,24 @@ def draw_asks(rng: random.Random, subject: Subject) -> list[Ask]:
 
 
 def draw_engine(
-    rng: random.Random, subject: Subject, model: LoadedModel, asks: Sequence[Ask]
+    rng: random.Random, subject: Subject, model: LoadedModel, asks: Sequence[Ask], *, roomy: bool
 ) -> tuple[Bench, list[list[Ask]]]:
-    """Return an engine with some budget and a pool, roomy or too small for growing answers; five batches."""
+    """Return an engine, its pool roomy or too small for growing answers, and five batches for it."""
     budget = round(512 ** rng.random())
     share_in_flight = rng.random() < 0.5
-    if rng.random() < 0.5:
+    if roomy:
         fitting = [ask for ask in asks if len(ask.prompt) <= 20 * budget]  # a small budget takes many steps
         batches = [rng.choices(fitting, k=rng.randint(1, 8)) for _ in range(5)]
         return Bench(model, max_num_batched_tokens=budget, share_in_flight=share_in_flight), batches
     budget = max(budget, 16)
-    growing = [ask for ask in asks if ask.params.max_tokens == LONG_ANSWER and len(ask.prompt) <= 20 * budget]
+    limit = min(20 * budget, subject.window or 20 * budget)  # beyond a window, memory hardly grows
+    growing = [ask for ask in asks if ask.params.max_tokens == LONG_ANSWER and len(ask.prompt) <= limit]
     chosen = rng.sample(growing, k=rng.randint(2, min(6, len(growing))))
     blocks_for = Bench(model).core.scheduler.cache.blocks_for
-    num_blocks = max(
-        1 + sum(blocks_for(len(ask.prompt) + 1, 1) for ask in chosen),
-        max(blocks_for(ask.num_tokens, budget) for ask in chosen),
-    )
+    num_blocks = 1 + sum(blocks_for(len(ask.prompt) + 1) for ask in chosen)
     bench = Bench(
         model,
-        num_blocks=min(num_blocks, subject.num_blocks),
+        num_blocks=num_blocks,
         max_num_batched_tokens=budget,
         share_in_flight=share_in_flight,
     )
@@ -185,7 +184,8 @@ def check_random_cases(
     """Run `subject.num_cases` batches and compare; they must also have reused and preempted something."""
     num_cases = num_hits = num_preemptions = 0
     while num_cases < subject.num_cases:
-        bench, batches = draw_engine(rng, subject, model, asks)
+        roomy = num_cases % 10 == 0
+        bench, batches = draw_engine(rng, subject, model, asks, roomy=roomy)
         # The cold answers come first: they are written to the same pages.
         expected = {ask: cold.of(ask) for batch in batches for ask in batch}
         scheduler = bench.core.scheduler

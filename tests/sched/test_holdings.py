@@ -118,7 +118,9 @@ def test_a_window_whose_blocks_are_gone_is_named_with_its_size() -> None:
     admitted(cache, range(50, 62))  # evicts what lay behind the window
     fork = admitted(cache, [*PROMPT[:8], 99])
     assert fork.usage.cached_tokens == 0
-    assert fork.usage.limited_by == ("the window of 6 tokens: not all that it needs was cached any further")
+    assert fork.usage.limited_by == (
+        "the window of 6 tokens: its blocks before any later point were not all cached"
+    )
 
 
 def test_who_looks_for_nothing_is_told_so() -> None:

@@ -226,6 +226,7 @@ def test_a_request_that_may_not_read_computes_afresh_and_commits(server: Any) ->
     assert again["choices"] == first["choices"]
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
     assert again["usage"]["ratoon"]["committed_tokens"] == 16
+    assert again["usage"]["ratoon"]["limited_by"] == "the request: it does not read the cache"
 
 
 def test_a_request_that_may_not_write_leaves_no_trace(server: Any) -> None:

@@ -134,7 +134,7 @@ def test_a_model_without_a_template_says_what_to_do(
 ) -> None:
     with pytest.raises(ChatTemplateError, match="no chat template") as caught:
         load_chat_template(FakeCheckpoint(metadata), byte_level)
-    assert caught.value.hint
+    assert "--chat-template" in (caught.value.hint or "")
 
 
 def test_a_template_knows_the_tokens_that_begin_and_end_a_text(byte_level: Tokenizer) -> None:

@@ -175,7 +175,7 @@ class CacheManager:
     def num_committed(self, request_id: int) -> int:
         """Return how many tokens of a request others can find now; 0 where it leaves no trace.
 
-        As long as the request holds its blocks, any prompt that begins with these tokens hits them all.
+        As long as the request holds its blocks, any prompt that goes on from these tokens hits them all.
         """
         request = self._request(request_id)
         findable = self.is_caching and request.epoch == self.epoch

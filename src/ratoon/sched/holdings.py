@@ -156,4 +156,4 @@ class Holdings:
 def _limit_of(group: CacheGroup) -> str:
     if group.window is None:
         return "full attention: the next block was not cached"
-    return f"the window of {group.window} tokens: not all that it needs was cached any further"
+    return f"the window of {group.window} tokens: its blocks before any later point were not all cached"
