@@ -27,7 +27,7 @@ from ratoon.request.sampling_params import SamplingParams
 POOL_BLOCKS = 120
 BLOCK = 16
 LONG_ANSWER = 20
-NUM_CASES = 20
+NUM_CASES = 40
 GREEDY = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
 
 
