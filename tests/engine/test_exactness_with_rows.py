@@ -27,7 +27,7 @@ from ratoon.request.sampling_params import SamplingParams
 POOL_BLOCKS = 120
 BLOCK = 16
 LONG_ANSWER = 20
-NUM_CASES = 30
+NUM_CASES = 40
 GREEDY = SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)
 
 
@@ -90,7 +90,7 @@ class Bench:
 def model(smollm2_path: Path) -> LoadedModel:
     page_bytes = open_model(smollm2_path).budget(EngineConfig()).page_bytes
     return load_model(
-        smollm2_path, EngineConfig(ops="native", threads=2, kv_cache_bytes=(POOL_BLOCKS + 1) * page_bytes)
+        smollm2_path, EngineConfig(ops="native", threads=1, kv_cache_bytes=(POOL_BLOCKS + 1) * page_bytes)
     )
 
 

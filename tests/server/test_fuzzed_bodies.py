@@ -1,5 +1,6 @@
 """Bodies that nobody meant: always a JSON answer, never a crash, no block lost."""
 
+import base64
 import json
 from typing import Any
 
@@ -16,8 +17,17 @@ JSON = st.recursive(
     max_leaves=6,
 )
 FIELDS = sorted({*CompletionBody.model_fields, *ChatBody.model_fields, *UNSUPPORTED})
+PARTS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "token_ids", "prompt_embeds", "image"])},
+    optional={
+        "text": st.text(max_size=5),
+        "token_ids": st.lists(st.integers(-1, 300), max_size=4),
+        "data": st.binary(max_size=20).map(lambda data: base64.b64encode(b"\x93NUMPY\x01" + data).decode()),
+    },
+)
 NEARLY_RIGHT = {
     "prompt": st.text(max_size=20)
+    | st.lists(PARTS, max_size=3)
     | st.lists(st.integers(-1, 300), max_size=8)
     | st.lists(st.text(max_size=3), max_size=3),
     "messages": st.lists(

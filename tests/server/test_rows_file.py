@@ -64,6 +64,14 @@ GOOD = {
         "F32",
         ROWS.tobytes(),
     ),
+    **{
+        f"safetensors with a header of {size} bytes, which begins like a pickle": (
+            safetensors(json.dumps({"rows": entry()}).ljust(size).encode()),
+            "F32",
+            ROWS.tobytes(),
+        )
+        for size in (128, 0x280, 0x480)
+    },
     "safetensors of bfloat16": (safetensors({"r": entry("BF16", (2, 3), (0, 12))}, BF16), "BF16", BF16),
 }
 

@@ -1,7 +1,7 @@
 """Input rows as clients send them: a `.npy` or `.safetensors` file in base64.
 
-Both are read here without running anything that the client sent: a pickle, which is also what `torch.save`
-writes, is refused by its first bytes. Sizes are checked against what was sent before anything is copied.
+Both are read here without running anything that the client sent; a pickle, which is also what `torch.save`
+writes, is neither. Sizes are checked against what was sent before anything is copied.
 Formats: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html,
 https://github.com/huggingface/safetensors#format
 """
@@ -30,14 +30,7 @@ def read_rows(text: str, width: int) -> InputRows:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidParameterError(f"Prompt embeddings must be base64: {error}.") from None
-    if data.startswith(PICKLE_MAGICS):
-        raise InvalidParameterError(
-            "Prompt embeddings look like a pickle or a torch.save file, which are never loaded.",
-            hint="Send what numpy.save or safetensors' save writes.",
-        )
-    if data.startswith(NPY_MAGIC):
-        return _read_npy(memoryview(data), width)
-    return _read_safetensors(memoryview(data), width)
+    return (_read_npy if data.startswith(NPY_MAGIC) else _read_safetensors)(memoryview(data), width)
 
 
 def _read_npy(data: memoryview, width: int) -> InputRows:
@@ -64,6 +57,11 @@ def _read_safetensors(data: memoryview, width: int) -> InputRows:
     try:
         tensors = list(read_tensors(data, "The file"))
     except CheckpointError as error:
+        if bytes(data[:4]).startswith(PICKLE_MAGICS):  # a header may begin so, but would have been read
+            raise InvalidParameterError(
+                "Prompt embeddings look like a pickle or a torch.save file, which are never loaded.",
+                hint="Send what numpy.save or safetensors' save writes.",
+            ) from None
         raise InvalidParameterError(
             f"Prompt embeddings are neither .npy nor .safetensors. {error.message}"
         ) from None
