@@ -59,6 +59,10 @@ class Request:
     """Those of them that came from the cache."""
     num_committed: int = field(default=0, init=False)
     """Tokens that others could find when the request last gave its blocks back."""
+    num_drafts: int = field(default=0, init=False)
+    """Drafts that were verified for this request."""
+    num_accepted_drafts: int = field(default=0, init=False)
+    """Those of them that became output."""
 
     # Moments on the engine's clock, in seconds.
     arrival_s: float = field(default=0.0, init=False)
@@ -87,6 +91,11 @@ class Request:
     def num_generated(self) -> int:
         """Output tokens."""
         return len(self.chain.tokens) - self.num_prompt_tokens
+
+    @property
+    def max_drafts(self) -> int:
+        """Drafts that could all become known, with one more token sampled after them."""
+        return self.token_limit - len(self.chain.tokens) - 1
 
     @property
     def usage(self) -> Usage:
