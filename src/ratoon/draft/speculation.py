@@ -47,7 +47,7 @@ class Speculation:
         self._num_rounds = 0
 
     def propose(self, requests: Sequence[Request]) -> dict[int, Sequence[int]]:
-        """Return drafts by request id for requests that decode. A drafter that raises is never asked again."""
+        """Return drafts by request id. A drafter that raises is not asked again."""
         if self.is_broken:
             return {}
         try:
@@ -75,7 +75,8 @@ class Speculation:
         if all(chunk.sample and len(chunk.token_ids) == 1 + chunk.num_drafts for chunk in plan.chunks):
             self._cost.add(plan.num_tokens, execute_s)
         if num_drafts and not self._drafter.is_free:
-            self._draft_s += 0.1 * (draft_s / num_drafts - self._draft_s)
+            share = 0.1 if self._draft_s else 1
+            self._draft_s += share * (draft_s / num_drafts - self._draft_s)
 
     def _propose(self, requests: Sequence[Request]) -> dict[int, Sequence[int]]:
         self._odds = {
@@ -101,15 +102,12 @@ class Speculation:
     def _worth_verifying(self, most: Sequence[int]) -> list[int]:
         """Return how many drafts of each request pay, up to those in `most`."""
         rates = [odds.rate for odds in self._odds.values()]
-        chances = sorted(
-            ((rate**place, i) for i, rate in enumerate(rates) for place in range(1, most[i] + 1)),
-            reverse=True,
-        )
+        chances = [(rate**place, i) for i, rate in enumerate(rates) for place in range(1, most[i] + 1)]
         counts = [0] * len(most)
         num_expected = float(len(most))
         seconds = self._cost.seconds(len(most))
         more_seconds = self._cost.per_token + self._draft_s
-        for chance, i in chances:
+        for chance, i in sorted(chances, reverse=True):
             if chance * seconds < more_seconds * num_expected:
                 break
             counts[i] += 1

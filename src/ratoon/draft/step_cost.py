@@ -4,11 +4,11 @@ MEMORY = 200
 """Steps after which one is all but forgotten."""
 
 PRIOR_TOKENS = 8.0
-"""Until steps of several sizes were seen, a token is taken to cost an eighth of what a step costs by itself."""
+"""Until steps of several sizes were seen, so many tokens are taken to cost as much as a step itself."""
 
 
 class StepCost:
-    """A straight line through (tokens, seconds) of the last steps: least squares, older steps counting less."""
+    """A straight line through (tokens, seconds) of the last steps: least squares, old ones count less."""
 
     def __init__(self) -> None:
         self._weight = 0.0
