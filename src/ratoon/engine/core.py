@@ -72,9 +72,8 @@ class EngineCore:
         not an `Exception`, such as Ctrl-C, is raised again after that.
         """
         begun = self._clock()
-        drafts = (
-            NO_DRAFTS if self._speculation is None else self._speculation.propose(self.scheduler.decoding)
-        )
+        speculation = self._speculation
+        drafts = NO_DRAFTS if speculation is None else speculation.propose(self.scheduler.decoding)
         drafted = self._clock()
         plan = self.scheduler.plan(drafted, drafts)
         if not plan.chunks:
@@ -92,8 +91,8 @@ class EngineCore:
         else:
             executed = self._clock()
             deltas = self.scheduler.apply(plan, result, executed)
-            if self._speculation is not None:
-                self._speculation.learn(plan, deltas, drafted - begun, executed - planned)
+            if speculation is not None:
+                speculation.learn(plan, deltas, drafted - begun, executed - planned)
         self.last_step = StepStats(
             num_tokens=plan.num_tokens,
             num_scheduled=len(plan.chunks),
