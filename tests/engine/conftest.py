@@ -13,6 +13,7 @@ import pytest
 
 from ratoon.cache.invariants import check_invariants
 from ratoon.cache.manager import CacheManager
+from ratoon.draft.speculation import Speculation
 from ratoon.engine.core import EngineCore
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
@@ -143,10 +144,16 @@ class MemoryRunner:
         spec = chunk.sample
         if spec is None:
             return ChunkResult(chunk.request_id, prompt_logprobs=prompt_logprobs)
-        value = values[index, chunk.first_position + len(chunk.token_ids) - 1]
-        token = sampled_token(value, spec.seed, spec.num_generated, spec.banned_token_ids)
-        logprobs = () if spec.params.logprobs is None else (((token, -1.0),),)
-        return ChunkResult(chunk.request_id, (token,), 0, logprobs, prompt_logprobs)
+        tokens: list[int] = []
+        first = len(chunk.token_ids) - chunk.num_drafts
+        for place in range(first, len(chunk.token_ids) + 1):
+            if tokens != list(chunk.token_ids[first:place]):
+                break
+            now = spec.after(tokens)
+            value = values[index, chunk.first_position + place - 1]
+            tokens.append(sampled_token(value, now.seed, now.num_generated, now.banned_token_ids))
+        logprobs = () if spec.params.logprobs is None else tuple(((token, -1.0),) for token in tokens)
+        return ChunkResult(chunk.request_id, tuple(tokens), len(tokens) - 1, logprobs, prompt_logprobs)
 
 
 class Bench:
@@ -162,6 +169,7 @@ class Bench:
         max_num_seqs: int = 64,
         max_num_batched_tokens: int = 512,
         max_model_len: int = 200,
+        speculation: Speculation | None = None,
     ) -> None:
         self.groups = tuple(CacheGroupSpec(window) for window in windows)
         self.max_model_len = max_model_len
@@ -181,7 +189,7 @@ class Bench:
         self.runner = MemoryRunner(self.groups)
         self.runner.is_committed = lambda block_id: self.cache.pool.block_hashes[block_id] is not None
         ticks = count()
-        self.core = EngineCore(self.scheduler, self.runner, clock=lambda: float(next(ticks)))
+        self.core = EngineCore(self.scheduler, self.runner, speculation, clock=lambda: float(next(ticks)))
         self.requests: dict[int, Request] = {}
         self.prompts: dict[int, tuple[int, ...]] = {}
         self.deltas: dict[int, list[RequestDelta]] = {}

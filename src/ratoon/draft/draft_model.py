@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ratoon.cache.manager import CacheManager
+from ratoon.draft.drafter import Guess
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.request import Request
@@ -42,7 +43,7 @@ class DraftModel:
         self._shadows: dict[int, _Shadow] = {}
         self._num_steps = 0
 
-    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Sequence[int]]:
+    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
         """See `Drafter`."""
         self._forget_all_but({request.id for request, _ in wishes})
         budget = self._max_chunk
@@ -61,7 +62,7 @@ class DraftModel:
                 for chunk in chunks
                 if chunk.sample is not None and len(drafts[chunk.request_id]) < counts[chunk.request_id]
             ]
-        return [drafts.get(request.id, ()) for request, _ in wishes]
+        return [Guess(drafts.get(request.id, ())) for request, _ in wishes]
 
     def reset_cache(self) -> None:
         """See `Drafter`."""

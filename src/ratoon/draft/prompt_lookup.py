@@ -6,6 +6,7 @@ next to no cost (prompt lookup decoding, A. Saxena, 2023).
 
 from collections.abc import Sequence
 
+from ratoon.draft.drafter import NO_GUESS, Guess
 from ratoon.request.request import Request
 
 LONGEST_MATCH = 16
@@ -28,11 +29,12 @@ class TokenIndex:
             self._places.setdefault((tokens[place - 1], tokens[place]), []).append(place)
         self._next = max(self._next, len(tokens))
 
-    def continuation(self, tokens: Sequence[int], count: int) -> list[int]:
+    def continuation(self, tokens: Sequence[int], count: int) -> Guess:
         """Return `count` tokens that followed the longest earlier match of the last ones; or none.
 
-        Among equal matches the latest counts. A match that overlaps the end is a repetition and goes on as
-        such. `tokens` are those that the index has grown to.
+        The guess's kind is the match's length on a coarse scale: the longer, the likelier. Among equal
+        matches the latest counts. A match that overlaps the end is a repetition and goes on as such.
+        `tokens` are those that the index has grown to.
         """
         last = len(tokens) - 1
         places = self._places.get((tokens[-2], tokens[-1]), ()) if last > 0 else ()
@@ -41,10 +43,12 @@ class TokenIndex:
             length = _match_length(tokens, place, last)
             if place < last and length > best_length:
                 best, best_length = place, length
+        if not best_length:
+            return NO_GUESS
         found: list[int] = []
-        for place in range(best + 1, best + 1 + count if best_length else 0):
+        for place in range(best + 1, best + 1 + count):
             found.append(tokens[place] if place <= last else found[place - last - 1])
-        return found
+        return Guess(found, best_length.bit_length())
 
 
 class PromptLookup:
@@ -55,7 +59,7 @@ class PromptLookup:
     def __init__(self) -> None:
         self._indexes: dict[int, TokenIndex] = {}
 
-    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Sequence[int]]:
+    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
         """See `Drafter`."""
         self._indexes = {
             request.id: self._indexes.get(request.id) or TokenIndex(request.chain.extra_keys.uniform_from)
@@ -66,7 +70,7 @@ class PromptLookup:
     def reset_cache(self) -> None:
         """See `Drafter`; what a request told is its own."""
 
-    def _guess(self, request: Request, count: int) -> list[int]:
+    def _guess(self, request: Request, count: int) -> Guess:
         index, tokens = self._indexes[request.id], request.chain.tokens
         index.grow(tokens)
         return index.continuation(tokens, count)

@@ -1,16 +1,16 @@
 """`Speculation`: which guesses are worth a place in the next step.
 
 A step costs something by itself and something per token (`StepCost`), a draft model some time per draft, and
-a request's guesses are right at some rate (`Odds`). Drafts are taken, the likeliest first, while they raise
-the number of tokens to be expected per second; on a full batch or a text that cannot be guessed these
-are none. What free guesses would have been worth is seen in any case, because the tokens come; guesses that
-cost time are tried again every `PROBE_STEPS`.
+guesses of one kind for one request are right at some rate (`Odds`). Drafts are taken, the likeliest first,
+while they raise the number of tokens to be expected per second; on a full batch, or where nothing can be
+guessed, these are none. What free guesses would have been worth is seen in any case, because the tokens
+come; guesses that cost time are tried again every `PROBE_STEPS`.
 """
 
 import logging
 from collections.abc import Sequence
 
-from ratoon.draft.drafter import Drafter
+from ratoon.draft.drafter import NO_GUESS, Drafter, Guess
 from ratoon.draft.odds import Odds
 from ratoon.draft.stats import DraftStats
 from ratoon.draft.step_cost import StepCost
@@ -41,9 +41,9 @@ class Speculation:
         self._max_drafts = max_drafts
         self._cost = StepCost()
         self._draft_s = 0.0
-        self._odds_of_all = Odds(ENGINE_MEMORY)
-        self._odds: dict[int, Odds] = {}
-        self._guesses: dict[int, Sequence[int]] = {}
+        self._odds_of_all: dict[int, Odds] = {}
+        self._odds: dict[int, dict[int, Odds]] = {}
+        self._guesses: dict[int, Guess] = {}
         self._num_rounds = 0
 
     def propose(self, requests: Sequence[Request]) -> dict[int, Sequence[int]]:
@@ -55,6 +55,7 @@ class Speculation:
         except Exception:
             _log.exception("Guessing failed; the engine goes on without.")
             self.is_broken = True
+            self._guesses = {}
             return {}
 
     def reset_cache(self) -> None:
@@ -66,9 +67,7 @@ class Speculation:
         tokens = {delta.request_id: delta.token_ids for delta in deltas}
         num_drafts = 0
         for chunk in plan.chunks:
-            new = tokens.get(chunk.request_id, ())
-            guesses = self._guesses.get(chunk.request_id, ())
-            num_right = self._judge(chunk.request_id, guesses, new)
+            num_right = self._judge(chunk.request_id, tokens.get(chunk.request_id, ()))
             if chunk.num_drafts:
                 self.stats.add(chunk.num_drafts, min(num_right, chunk.num_drafts))
                 num_drafts += chunk.num_drafts
@@ -79,29 +78,29 @@ class Speculation:
             self._draft_s += share * (draft_s / num_drafts - self._draft_s)
 
     def _propose(self, requests: Sequence[Request]) -> dict[int, Sequence[int]]:
-        self._odds = {
-            request.id: self._odds.get(request.id) or Odds(REQUEST_MEMORY, self._odds_of_all)
-            for request in requests
-        }
+        self._odds = {request.id: self._odds.get(request.id, {}) for request in requests}
         self._num_rounds += 1
         wishes = [max(0, min(self._max_drafts, request.max_drafts)) for request in requests]
         if not self._drafter.is_free:
-            probes = [min(1, wish) if self._num_rounds % PROBE_STEPS == 0 else 0 for wish in wishes]
-            wishes = list(map(max, self._worth_verifying(wishes), probes))
+            probe = 1 if self._num_rounds % PROBE_STEPS == 0 else 0
+            rates = [self._odds_of(request.id, 0).rate for request in requests]
+            pays = self._num_paying(rates, wishes)
+            wishes = [min(wish, max(count, probe)) for wish, count in zip(wishes, pays, strict=True)]
         guesses = self._drafter.propose(list(zip(requests, wishes, strict=True)))
         self._guesses = {request.id: guess for request, guess in zip(requests, guesses, strict=True)}
-        counts = list(map(len, guesses))
+        counts = [len(guess.tokens) for guess in guesses]
         if self._drafter.is_free:
-            counts = self._worth_verifying(counts)
+            rates = [
+                self._odds_of(request_id, guess.kind).rate for request_id, guess in self._guesses.items()
+            ]
+            counts = self._num_paying(rates, counts)
         return {
-            request.id: guess[:count]
-            for request, guess, count in zip(requests, guesses, counts, strict=True)
-            if count
+            request_id: guess.tokens[:count]
+            for (request_id, guess), count in zip(self._guesses.items(), counts, strict=True)
         }
 
-    def _worth_verifying(self, most: Sequence[int]) -> list[int]:
+    def _num_paying(self, rates: Sequence[float], most: Sequence[int]) -> list[int]:
         """Return how many drafts of each request pay, up to those in `most`."""
-        rates = [odds.rate for odds in self._odds.values()]
         chances = [(rate**place, i) for i, rate in enumerate(rates) for place in range(1, most[i] + 1)]
         counts = [0] * len(most)
         num_expected = float(len(most))
@@ -115,12 +114,20 @@ class Speculation:
             seconds += more_seconds
         return counts
 
-    def _judge(self, request_id: int, guesses: Sequence[int], tokens: Sequence[int]) -> int:
-        """Return how many guesses came true, and learn from those that could."""
-        odds = self._odds.get(request_id)
-        for place, (guess, token) in enumerate(zip(guesses, tokens, strict=False)):
-            if odds is not None:
-                odds.add(right=guess == token)
-            if guess != token:
-                return place
-        return min(len(guesses), len(tokens))
+    def _judge(self, request_id: int, tokens: Sequence[int]) -> int:
+        """Return how many tokens of the last guess came true, and learn from those that could."""
+        guess = self._guesses.get(request_id, NO_GUESS)
+        num_right = 0
+        for guessed, token in zip(guess.tokens, tokens, strict=False):
+            self._odds_of(request_id, guess.kind).add(right=guessed == token)
+            if guessed != token:
+                break
+            num_right += 1
+        return num_right
+
+    def _odds_of(self, request_id: int, kind: int) -> Odds:
+        own = self._odds[request_id]
+        if kind not in own:
+            of_all = self._odds_of_all.setdefault(kind, Odds(ENGINE_MEMORY))
+            own[kind] = Odds(REQUEST_MEMORY, of_all)
+        return own[kind]

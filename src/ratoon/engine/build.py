@@ -42,7 +42,6 @@ from ratoon.text.tokenizer import Tokenizer
 from ratoon.util.progress import Progress, no_progress
 from ratoon.util.sizes import format_bytes
 
-
 NGRAM = "ngram"
 """The setting `speculative` that names no model."""
 
