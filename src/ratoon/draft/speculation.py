@@ -9,6 +9,7 @@ come; guesses that cost time are tried again every `PROBE_STEPS`.
 
 import logging
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ratoon.draft.drafter import NO_GUESS, Drafter, Guess
 from ratoon.draft.odds import Odds
@@ -67,10 +68,11 @@ class Speculation:
         tokens = {delta.request_id: delta.token_ids for delta in deltas}
         num_drafts = 0
         for chunk in plan.chunks:
-            num_right = self._judge(chunk.request_id, tokens.get(chunk.request_id, ()))
+            new = tokens.get(chunk.request_id, ())
+            self._judge(chunk.request_id, new)
             if chunk.num_drafts:
-                self.stats.add(chunk.num_drafts, min(num_right, chunk.num_drafts))
                 num_drafts += chunk.num_drafts
+                self.stats.add(chunk.num_drafts, num_equal(chunk.token_ids[-chunk.num_drafts :], new))
         if all(chunk.sample and len(chunk.token_ids) == 1 + chunk.num_drafts for chunk in plan.chunks):
             self._cost.add(plan.num_tokens, execute_s)
         if num_drafts and not self._drafter.is_free:
@@ -114,16 +116,16 @@ class Speculation:
             seconds += more_seconds
         return counts
 
-    def _judge(self, request_id: int, tokens: Sequence[int]) -> int:
-        """Return how many tokens of the last guess came true, and learn from those that could."""
+    def _judge(self, request_id: int, tokens: Sequence[int]) -> None:
+        """Learn from the last guess as far as it can be told whether it was right."""
         guess = self._guesses.get(request_id, NO_GUESS)
-        num_right = 0
-        for guessed, token in zip(guess.tokens, tokens, strict=False):
-            self._odds_of(request_id, guess.kind).add(right=guessed == token)
-            if guessed != token:
-                break
-            num_right += 1
-        return num_right
+        num_right = num_equal(guess.tokens, tokens)
+        if guess.tokens and tokens:
+            odds = self._odds_of(request_id, guess.kind)
+            for _ in range(num_right):
+                odds.add(right=True)
+            if num_right < min(len(guess.tokens), len(tokens)):
+                odds.add(right=False)
 
     def _odds_of(self, request_id: int, kind: int) -> Odds:
         own = self._odds[request_id]
@@ -131,3 +133,8 @@ class Speculation:
             of_all = self._odds_of_all.setdefault(kind, Odds(ENGINE_MEMORY))
             own[kind] = Odds(REQUEST_MEMORY, of_all)
         return own[kind]
+
+
+def num_equal(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many tokens two sequences share before they part or one ends."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

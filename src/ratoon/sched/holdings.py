@@ -57,10 +57,13 @@ class Holdings:
         """Take slots for the next chunk of a running request; None, and nothing changed, if there is no room.
 
         A request with more than one token to go first looks whether others have computed some of them.
-        Drafts come along if the chunk reaches them and there is room for all of them.
+        Drafts come along if the chunk reaches them and there is room for all of them beside a further block
+        for everybody else: nobody is preempted for a guess.
         """
-        match = self._find(request) if self._cache.is_sharing else None
-        chunk = self._take(request, budget, match, drafts=drafts) if drafts else None
+        cache = self._cache
+        match = self._find(request) if cache.is_sharing else None
+        keep_free = (len(cache.requests) - 1) * len(cache.groups)
+        chunk = self._take(request, budget, match, keep_free, drafts) if drafts else None
         return chunk or self._take(request, budget, match)
 
     def commit(self, request: Request, num_computed: int) -> None:
