@@ -135,16 +135,9 @@ def test_without_blocks_for_drafts_the_step_goes_on_without_them(make_bench: Mak
 
 
 def test_nobody_is_preempted_for_a_draft(make_bench: MakeBench) -> None:
-    bench = with_oracle(make_bench, 4, num_blocks=9)
-    for first in (1, 2):
-        bench.add(range(first, first + 12), max_tokens=5)
-    bench.step()
-    bench.step()
-    assert [chunk.num_drafts for chunk in bench.runner.plans[-1].chunks] == [3, 3]
-    bench.run()
     bench = with_oracle(make_bench, 5, num_blocks=9)
-    for first in (1, 2):
-        bench.add(range(first, first + 12), max_tokens=6)
+    bench.add(range(1, 13), max_tokens=9)
+    bench.add(range(2, 14), max_tokens=2)
     bench.run()
     assert bench.scheduler.num_preemptions == 0
     assert [chunk.num_drafts for chunk in bench.runner.plans[1].chunks] == [0, 0]

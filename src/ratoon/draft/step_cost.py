@@ -6,6 +6,9 @@ MEMORY = 200
 PRIOR_TOKENS = 8.0
 """Until steps of several sizes were seen, so many tokens are taken to cost as much as a step itself."""
 
+PRIOR_WEIGHT = 0.1
+"""How much variance of the steps' sizes that first guess is worth."""
+
 
 class StepCost:
     """A straight line through (tokens, seconds) of the last steps: least squares, old ones count less."""
@@ -32,7 +35,7 @@ class StepCost:
     def per_token(self) -> float:
         """Seconds by which a step grows with each token."""
         guessed = self._mean_seconds / (self._mean_tokens + PRIOR_TOKENS)
-        slope = (self._covariance + guessed) / (self._variance + 1)
+        slope = (self._covariance + PRIOR_WEIGHT * guessed) / (self._variance + PRIOR_WEIGHT)
         most = self._mean_seconds / max(self._mean_tokens, 1)
         return min(max(slope, 0), most)
 
