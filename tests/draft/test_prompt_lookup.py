@@ -63,7 +63,7 @@ def test_an_index_that_grew_is_one_built_at_once(tokens: list[int], count: int, 
     found = index.continuation(tokens, count)
     assert found == guess(tokens, count)
     assert len(found.tokens) in (0, count)
-    assert bool(found.tokens) == (tuple(tokens[-2:]) in pairwise(tokens[:-1]))
+    assert bool(found.tokens) == ([*tokens[-2:]] in map(list, pairwise(tokens[:-1])))
 
 
 def test_requests_are_told_apart_and_forgotten(make_request: MakeRequest) -> None:

@@ -76,7 +76,7 @@ class DraftModel:
         shadow = self._shadows.get(request.id) or _Shadow.of(request, self._root)
         shadow.follow(request)
         chain, known = shadow.chain, request.num_known
-        if shadow.has_placeholders or known + count > self._max_model_len:
+        if shadow.has_placeholders or known + count - 1 > self._max_model_len:
             return None
         first, write_from = min(shadow.num_computed, known - 1), shadow.num_computed
         match = None
@@ -85,7 +85,7 @@ class DraftModel:
             first, write_from = match.num_cached_tokens, match.num_blocks * chain.block_size
         is_near = known - first <= min(budget, MAX_BEHIND)
         end = known if is_near else min(known, first + budget)
-        reach = known + count if is_near else end
+        reach = known + count - 1 if is_near else end  # nobody runs the last draft
         if not self.cache.reserve(request.id, chain, reach, match, write_cache=request.write_cache):
             return None
         if match is not None:
