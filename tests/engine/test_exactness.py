@@ -2,16 +2,19 @@
 
 Random batches run on engines with random budgets and pools, some so small that requests are preempted.
 Every request's logits, at each position that it generates, are compared as bytes with those of the same
-request alone on a cold cache. Each distinct request is computed cold once.
+request alone on a cold cache. Each distinct request is computed cold once. Half of the engines verify drafts,
+right ones and wrong ones.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from ratoon.draft.prompt_lookup import PromptLookup
+from ratoon.draft.speculation import Speculation
 from ratoon.engine.build import LoadedModel, build_core, load_model, open_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
@@ -47,20 +50,45 @@ class Answered:
     usage: Usage
 
 
+class Guesses(Speculation):
+    """Knows the answers, and guesses the next tokens right up to a random place."""
+
+    def __init__(self, rng: random.Random, answers: Mapping[int, Sequence[int]]) -> None:
+        super().__init__(PromptLookup(), 1)
+        self._rng = rng
+        self._answers = answers
+
+    def propose(self, requests: Sequence[Request]) -> dict[int, Sequence[int]]:
+        return {request.id: self._guess(request) for request in requests}
+
+    def _guess(self, request: Request) -> list[int]:
+        right = self._answers[request.id][request.num_generated :][: self._rng.choice((0, 1, 2, 9))]
+        return [*right, *(self._rng.randrange(VOCABULARY) for _ in range(self._rng.choice((0, 1, 4))))]
+
+
 class Bench:
     """Runs batches on one engine and keeps what every request's positions gave."""
 
     def __init__(self, model: LoadedModel, **settings: object) -> None:
         self.model = model
         self._logits: dict[int, list[bytes]] = {}
+        self._answers: dict[int, Sequence[int]] = {}
+        self._expected: Mapping[Ask, Answered] = {}
         config = replace(model.config, **settings)  # type: ignore[arg-type]
         self.core: EngineCore = build_core(model, config, observe_logits=self._observe)
+
+    def guess(self, rng: random.Random, expected: Mapping[Ask, Answered]) -> None:
+        """Verify drafts from now on."""
+        self._expected = expected
+        self.core._speculation = Guesses(rng, self._answers)
 
     def run(self, asks: Iterable[Ask]) -> list[Answered]:
         ids = []
         for ask in asks:
             request = Request(len(self._logits), self.model.chain(ask.prompt), ask.params, ask.seed)
             self._logits[request.id] = []
+            if self._expected:
+                self._answers[request.id] = self._expected[ask].token_ids
             self.core.add(request)
             ids.append(request.id)
         tokens: dict[int, list[int]] = {request_id: [] for request_id in ids}
@@ -156,7 +184,7 @@ def test_logits_are_those_of_the_request_alone_on_a_cold_cache(
     models: dict[int, LoadedModel], cold: ColdAnswers, asks: list[Ask], threads: int, share_in_flight: bool
 ) -> None:
     rng = random.Random(10 * threads + share_in_flight)
-    num_cases = num_hits = num_preemptions = 0
+    num_cases = num_hits = num_preemptions = num_accepted = num_rejected = 0
     while num_cases < CASES_PER_ENGINE_KIND:
         budget, batches, num_blocks = plan_engine(rng, asks)
         expected = {ask: cold.of(ask) for batch in batches for ask in batch}  # before anything is cached
@@ -166,6 +194,8 @@ def test_logits_are_those_of_the_request_alone_on_a_cold_cache(
             share_in_flight=share_in_flight,
             kv_cache_bytes=(num_blocks + 1) * models[threads].budget.page_bytes,
         )
+        if rng.random() < 0.5:
+            bench.guess(rng, expected)
         for batch in batches:
             num_cases += 1
             for ask, answered in zip(batch, bench.run(batch), strict=True):
@@ -175,9 +205,13 @@ def test_logits_are_those_of_the_request_alone_on_a_cold_cache(
                 )
         num_hits += bench.core.scheduler.cache.stats.num_hit_tokens
         num_preemptions += bench.core.scheduler.num_preemptions
+        num_accepted += bench.core.draft_stats.num_accepted_drafts
+        num_rejected += bench.core.draft_stats.num_drafts - bench.core.draft_stats.num_accepted_drafts
         assert bench.core.scheduler.cache.num_free_blocks == num_blocks
     assert num_hits > 0, "the cases are to reuse blocks"
     assert num_preemptions > 0, "the cases are to preempt"
+    assert num_accepted > 0, "the cases are to guess right"
+    assert num_rejected > 0, "the cases are to guess wrong"
 
 
 def test_a_shared_prefix_that_arrives_sixteen_times_is_computed_once(

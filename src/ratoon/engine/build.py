@@ -111,14 +111,13 @@ def open_model(model: str | Path, progress: Progress = no_progress) -> OpenModel
 def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_progress) -> LoadedModel:
     """Open a model and load it: tokenizer, weights, an empty pool. Raises some `RatoonError`."""
     ops = make_ops(config)
-    loaded = _load(model, config, ops, progress)
+    loaded = _load(open_model(model, progress), config, ops, progress)
     if config.speculative is None or config.speculative == NGRAM:
         return loaded
     return replace(loaded, draft=_load_draft(config.speculative, loaded, ops, progress))
 
 
-def _load(model: str | Path, config: EngineConfig, ops: Ops, progress: Progress) -> LoadedModel:
-    opened = open_model(model, progress)
+def _load(opened: OpenModel, config: EngineConfig, ops: Ops, progress: Progress) -> LoadedModel:
     spec, groups = opened.spec, opened.groups
     budget = opened.budget(config)
     config = _resolved(config, spec, budget)
@@ -142,16 +141,15 @@ def _load(model: str | Path, config: EngineConfig, ops: Ops, progress: Progress)
 
 def _load_draft(name: str, target: LoadedModel, ops: Ops, progress: Progress) -> LoadedModel:
     """Load the model that guesses for `target`. Raises `InvalidParameterError` where it has other tokens."""
-    config = replace(
-        target.config, kv_cache_bytes=target.config.speculative_kv_cache_bytes, max_model_len=None
-    )
-    draft = _load(name, config, ops, progress)
-    if draft.spec.vocab_size != target.spec.vocab_size or not _same_tokens(draft.tokenizer, target.tokenizer):
+    opened = open_model(name, progress)
+    same_size = opened.spec.vocab_size == target.spec.vocab_size
+    if not same_size or not _same_tokens(load_tokenizer(opened.checkpoint), target.tokenizer):
         raise InvalidParameterError(
             f"{name} cannot guess for {target.checkpoint.path}: their vocabularies differ.",
             hint="Name a smaller model of the same family, or guess without a model: --speculative ngram.",
         )
-    return draft
+    num_bytes = target.config.speculative_kv_cache_bytes
+    return _load(opened, replace(target.config, kv_cache_bytes=num_bytes, max_model_len=None), ops, progress)
 
 
 def _same_tokens(one: Tokenizer, other: Tokenizer) -> bool:
