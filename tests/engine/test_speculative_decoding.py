@@ -21,6 +21,7 @@ from ratoon.engine.llm import LLM
 from ratoon.engine.output import RequestOutput
 from ratoon.errors import InvalidParameterError
 from ratoon.request.sampling_params import SamplingParams
+from ratoon.step import ChunkResult, Runner, ScheduledChunk, StepPlan, StepResult
 from ratoon.text.load import load_tokenizer
 from ratoon.text.tokenizer import Tokenizer
 
@@ -57,6 +58,21 @@ def comparable(outputs: Sequence[RequestOutput]) -> list[object]:
     ]
 
 
+class Imperfect:
+    """A runner that changes every third token of another one: what a smaller model would get wrong."""
+
+    def __init__(self, inner: Runner) -> None:
+        self.inner = inner
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        result = self.inner.execute(plan)
+        return replace(result, chunks=tuple(map(self._change, plan.chunks, result.chunks)))
+
+    def _change(self, chunk: ScheduledChunk, found: ChunkResult) -> ChunkResult:
+        end = chunk.first_position + len(chunk.token_ids)
+        return replace(found, token_ids=tuple(token ^ (end % 3 == 0) for token in found.token_ids))
+
+
 @pytest.fixture(scope="module")
 def plain(smollm2_path: Path) -> Iterator[LLM]:
     with LLM(smollm2_path) as llm:
@@ -67,9 +83,10 @@ def plain(smollm2_path: Path) -> Iterator[LLM]:
 def speculative(request: pytest.FixtureRequest, smollm2_path: Path) -> Iterator[LLM]:
     name = "ngram" if request.param == "ngram" else str(smollm2_path)
     with LLM(smollm2_path, speculative=name, speculative_kv_cache_bytes=64 << 20) as llm:
-        # However slow the draft model, and however wrong the guesses.
         speculation: Any = llm._engine._core._speculation
-        speculation._num_paying = lambda rates, most: list(most)
+        speculation._num_paying = lambda rates, most: list(most)  # however slow, and however often wrong
+        if name != "ngram":
+            speculation._drafter._runner = Imperfect(speculation._drafter._runner)
         yield llm
 
 
@@ -93,12 +110,12 @@ def test_drafts_are_accepted_and_save_steps(plain: LLM, speculative: LLM) -> Non
 
 
 def test_sampled_answers_have_the_models_distribution(speculative: LLM) -> None:
-    """Chi-squared over answers of three tokens, against the product of the model's own probabilities."""
-    settings = {"temperature": 2.0, "top_k": 3, "max_tokens": 3, "logprobs": 3, "ignore_eos": True}
+    """Chi-squared over answers of four tokens, against the product of the model's own probabilities."""
+    settings = {"temperature": 2.0, "top_k": 3, "max_tokens": 4, "logprobs": 3, "ignore_eos": True}
     before = replace(speculative._engine._core.draft_stats)
     answers = [
         answer
-        for seed in range(6)
+        for seed in range(4)
         for answer in speculative.generate(PROMPTS[1], params(**settings, n=128, seed=seed))[0].outputs
     ]
     after = speculative._engine._core.draft_stats
@@ -113,7 +130,7 @@ def test_sampled_answers_have_the_models_distribution(speculative: LLM) -> None:
         expected[tuple(answer.token_ids)] = chance * len(answers)
     seen = Counter(tuple(answer.token_ids) for answer in answers)
     often = [tokens for tokens, number in expected.items() if number >= 5]
-    assert len(often) >= 15
+    assert len(often) >= 10
     statistic = sum((seen[tokens] - expected[tokens]) ** 2 / expected[tokens] for tokens in often)
     degrees = len(often)
     assert (
