@@ -12,7 +12,7 @@ from ratoon.request.request import Request
 LONGEST_MATCH = 16
 """Tokens up to which a longer match counts as a better one."""
 
-MAX_PLACES = 32
+MAX_PLACES = 8
 """The latest places that are looked at; others are as good."""
 
 
