@@ -23,6 +23,7 @@ FLOORS = (
     ("step",),
     ("cache", "device/model", "device/sampling"),
     ("sched", "explain", "device/runner"),
+    ("draft",),
     ("engine",),
     ("server", "lab", "sim"),
     ("cli", "cluster"),

@@ -6,8 +6,9 @@ and made of plain integers, floats, bytes and tuples, so a plan can be logged, c
 executed by a simulator.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.spec.cache_group import BlockTables
@@ -29,6 +30,18 @@ class SampleSpec:
     prompt_token_ids: tuple[int, ...] = ()
     output_token_ids: tuple[int, ...] = ()
     banned_token_ids: tuple[int, ...] = ()
+
+    def after(self, token_ids: Sequence[int]) -> Self:
+        """Return the spec that holds once `token_ids` have been generated, drafts perhaps."""
+        if not token_ids:
+            return self
+        num_generated = self.num_generated + len(token_ids)
+        return replace(
+            self,
+            num_generated=num_generated,
+            output_token_ids=(*self.output_token_ids, *token_ids) if self.params.has_penalties else (),
+            banned_token_ids=self.banned_token_ids if num_generated < self.params.min_tokens else (),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,15 @@ everything after it, so a request whose output equals what it gets `Alone` was g
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, groupby
+from random import Random
 from typing import Any, cast
 
 import pytest
 
 from ratoon.cache.invariants import check_invariants
 from ratoon.cache.manager import CacheManager
+from ratoon.draft.prompt_lookup import PromptLookup
+from ratoon.draft.speculation import Speculation
 from ratoon.engine.core import EngineCore
 from ratoon.engine.prompt_parts import join_parts
 from ratoon.identity.extra_keys import ExtraKeys
@@ -170,10 +173,34 @@ class MemoryRunner:
         spec = chunk.sample
         if spec is None:
             return ChunkResult(chunk.request_id, prompt_logprobs=prompt_logprobs)
-        value = values[index, chunk.first_position + len(chunk.token_ids) - 1]
-        token = sampled_token(value, spec.seed, spec.num_generated, spec.banned_token_ids)
-        logprobs = () if spec.params.logprobs is None else (((token, -1.0),),)
-        return ChunkResult(chunk.request_id, (token,), 0, logprobs, prompt_logprobs)
+        tokens: list[int] = []
+        first = len(chunk.token_ids) - chunk.num_drafts
+        for place in range(first, len(chunk.token_ids) + 1):
+            if tokens != list(chunk.token_ids[first:place]):
+                break
+            now = spec.after(tokens)
+            value = values[index, chunk.first_position + place - 1]
+            tokens.append(sampled_token(value, now.seed, now.num_generated, now.banned_token_ids))
+        logprobs = () if spec.params.logprobs is None else tuple(((token, -1.0),) for token in tokens)
+        return ChunkResult(chunk.request_id, tuple(tokens), len(tokens) - 1, logprobs, prompt_logprobs)
+
+
+class HostileSpeculation(Speculation):
+    """Guesses right for a while, then wrong, and often more than anybody may verify."""
+
+    def __init__(self, random: Random, alone: Callable[[Request], Alone]) -> None:
+        super().__init__(PromptLookup(), 1)
+        self.random = random
+        self.alone = alone
+
+    def propose(self, requests: Sequence[Request]) -> dict[int, Sequence[int]]:
+        return {request.id: self.guess(request) for request in requests}
+
+    def guess(self, request: Request) -> list[int]:
+        random = self.random
+        truth = self.alone(request).output[request.num_generated :]
+        right = truth[: random.choice([0, 0, 1, 2, 5, 40])]
+        return right + random.choices(range(VOCAB_SIZE), k=random.choice([0, 0, 1, 3, 40]))
 
 
 class Bench:
@@ -189,6 +216,8 @@ class Bench:
         max_num_seqs: int = 64,
         max_num_batched_tokens: int = 512,
         max_model_len: int = 200,
+        speculation: Speculation | None = None,
+        hostile_seed: float | None = None,
     ) -> None:
         self.groups = tuple(CacheGroupSpec(window) for window in windows)
         self.max_model_len = max_model_len
@@ -207,10 +236,13 @@ class Bench:
         self.scheduler = Scheduler(self.cache, limits, eos_token_ids=(EOS,))
         self.runner = MemoryRunner(self.groups)
         self.runner.is_committed = lambda block_id: self.cache.pool.block_hashes[block_id] is not None
+        if hostile_seed is not None:
+            speculation = HostileSpeculation(Random(hostile_seed), self.alone)
         ticks = count()
-        self.core = EngineCore(self.scheduler, self.runner, clock=lambda: float(next(ticks)))
+        self.core = EngineCore(self.scheduler, self.runner, speculation, clock=lambda: float(next(ticks)))
         self.requests: dict[int, Request] = {}
         self.prompts: dict[int, tuple[int | float, ...]] = {}
+        self.answers: dict[int, Alone] = {}
         self.deltas: dict[int, list[RequestDelta]] = {}
 
     def request(self, prompt: Prompt, *, salt: str | None = None, **settings: Any) -> Request:
@@ -264,6 +296,12 @@ class Bench:
         self.run()
         return self.output(request)
 
+    def alone(self, request: Request) -> Alone:
+        if request.id not in self.answers:
+            prompt = self.prompts[request.id]
+            self.answers[request.id] = Alone(request, prompt, self.groups, self.max_model_len)
+        return self.answers[request.id]
+
     def last(self, request: Request) -> RequestDelta:
         return self.deltas[request.id][-1]
 
@@ -282,13 +320,17 @@ class Bench:
         ]
         assert self.cache.stats.num_query_tokens == sum(usage.prompt_tokens for usage in usages if usage)
         assert self.cache.stats.num_hit_tokens == sum(usage.cached_tokens for usage in usages if usage)
+        drafts = self.core.draft_stats
+        assert drafts.num_drafts == sum(request.num_drafts for request in self.requests.values())
+        accepted = sum(request.num_accepted_drafts for request in self.requests.values())
+        assert drafts.num_accepted_drafts == accepted == sum(drafts.num_accepted_by_position)
         assert self.cache.num_free_blocks == self.cache.usable_blocks
         assert not self.cache.requests
 
     def check_request(self, request: Request) -> None:
         *others, last = self.deltas[request.id]
         assert all(delta.token_ids and delta.finish_reason is None for delta in others)
-        alone = Alone(request, self.prompts[request.id], self.groups, self.max_model_len)
+        alone = self.alone(request)
         output = self.output(request)
         if last.finish_reason in (FinishReason.STOP, FinishReason.LENGTH):
             assert output == alone.output

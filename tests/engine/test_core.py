@@ -20,9 +20,9 @@ def test_a_request_runs_to_its_end(make_bench: MakeBench) -> None:
     assert first.finish_reason is second.finish_reason is None
     assert last.finish_reason is FinishReason.LENGTH
     assert last.usage == Usage(3, 0, 3, "nothing: every full block was cached")
-    # The clock ticks at arrival, and four times in each step: planning, planned, executed, applied.
-    assert last.timings == Timings(arrival_s=0, first_scheduled_s=1, first_token_s=3, finished_s=11)
-    assert (last.timings.queue_s, last.timings.ttft_s, last.timings.e2e_s) == (1, 3, 11)
+    # The clock ticks at arrival, and five times in each step: begun, drafted, planned, executed, applied.
+    assert last.timings == Timings(arrival_s=0, first_scheduled_s=2, first_token_s=4, finished_s=14)
+    assert (last.timings.queue_s, last.timings.ttft_s, last.timings.e2e_s) == (2, 4, 14)
 
 
 def test_a_step_reports_what_it_did(make_bench: MakeBench) -> None:
@@ -32,7 +32,7 @@ def test_a_step_reports_what_it_did(make_bench: MakeBench) -> None:
     bench.step()
     stats = bench.core.last_step
     assert (stats.num_tokens, stats.num_scheduled, stats.num_running, stats.num_waiting) == (6, 2, 2, 1)
-    assert (stats.plan_s, stats.execute_s, stats.apply_s) == (1, 1, 1)
+    assert (stats.draft_s, stats.plan_s, stats.execute_s, stats.apply_s) == (1, 1, 1, 1)
 
 
 def test_the_totals_count_every_step_and_the_failures_in_a_row(make_bench: MakeBench) -> None:
@@ -45,7 +45,7 @@ def test_the_totals_count_every_step_and_the_failures_in_a_row(make_bench: MakeB
         bench.step()
     totals = bench.core.totals
     assert (totals.num_steps, totals.num_failed_steps, totals.num_failed_in_a_row) == (4, 2, 2)
-    assert (totals.plan_s, totals.execute_s, totals.apply_s) == (4, 4, 4)
+    assert (totals.draft_s, totals.plan_s, totals.execute_s, totals.apply_s) == (4, 4, 4, 4)
     bench.add([1, 2, 3])
     bench.step()
     assert totals.num_failed_in_a_row == 0

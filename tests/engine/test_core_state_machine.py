@@ -1,4 +1,7 @@
-"""Random requests, cancellations, failures and resets on small pools, against running each request alone."""
+"""Random requests, cancellations, failures and resets on small pools, against running each request alone.
+
+Half of the engines verify drafts of a drafter that is often wrong and never modest.
+"""
 
 from collections.abc import Callable
 from random import Random
@@ -65,6 +68,7 @@ def random_limits(random: Random) -> dict[str, Any]:
         "max_num_seqs": random.choice([1, 4, 8, 16]),
         "max_num_batched_tokens": random.choice([1, 6, 13, 24, 40, 90, 512]),
         "max_model_len": random.choice([20, 30, 45]),
+        "hostile_seed": random.choice([None, random.random()]),
     }
 
 

@@ -2,6 +2,7 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,7 +11,8 @@ from ratoon.server.metrics import VLLM_NAMES, Metrics
 from ratoon.server.record import Outcome, RequestRecord
 from ratoon.server.snapshot import EngineSnapshot
 
-SNAPSHOT = EngineSnapshot(**{field.name: i for i, field in enumerate(fields(EngineSnapshot), 1)})
+NUMBERS: dict[str, Any] = {field.name: i for i, field in enumerate(fields(EngineSnapshot), 1)}
+SNAPSHOT = EngineSnapshot(**NUMBERS | {"num_accepted_by_position": (71, 72)})
 
 
 def record(**changes: object) -> RequestRecord:
@@ -48,7 +50,10 @@ def test_the_engines_numbers_appear_under_their_names() -> None:
     assert found["ratoon_prefix_cache_hits_total"] == SNAPSHOT.num_hit_tokens
     assert found["ratoon_preempted_prefix_cache_hits_total"] == SNAPSHOT.num_preempted_hit_tokens
     assert found["ratoon_kv_cache_blocks{state=idle}"] == SNAPSHOT.num_idle_blocks
+    assert found["ratoon_step_seconds_total{part=draft}"] == SNAPSHOT.draft_s
     assert found["ratoon_step_seconds_total{part=apply}"] == SNAPSHOT.apply_s
+    assert found["ratoon_spec_decode_draft_tokens_total"] == SNAPSHOT.num_drafts
+    assert found["ratoon_spec_decode_accepted_tokens_per_position_total{position=1}"] == 72
 
 
 def test_before_the_model_is_loaded_there_are_no_engine_metrics_and_no_error() -> None:

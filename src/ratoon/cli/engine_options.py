@@ -52,6 +52,8 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
             group.add_argument(
                 option, type=argument(parse_bytes), default=setting.default, metavar="SIZE", help=help_text
             )
+        elif setting.metadata["is_text"]:
+            group.add_argument(option, metavar="NAME", help=help_text)
         else:
             group.add_argument(option, type=int, default=setting.default, metavar="N", help=help_text)
 

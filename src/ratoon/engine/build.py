@@ -21,6 +21,10 @@ from ratoon.device.model.load import load_decoder
 from ratoon.device.ops.protocol import KVLayout, Ops
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.device.runner.model_runner import LogitsObserver, ModelRunner
+from ratoon.draft.draft_model import DraftModel
+from ratoon.draft.drafter import Drafter
+from ratoon.draft.prompt_lookup import PromptLookup
+from ratoon.draft.speculation import Speculation
 from ratoon.engine.adapters import AdapterStore, PreparedAdapter
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
@@ -41,6 +45,9 @@ from ratoon.text.load import load_tokenizer
 from ratoon.text.tokenizer import Tokenizer
 from ratoon.util.progress import Progress, no_progress
 from ratoon.util.sizes import format_bytes
+
+NGRAM = "ngram"
+"""The setting `speculative` that names no model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,8 @@ class LoadedModel:
     """A model in memory, with the pages that its KV is written to.
 
     `config` has every None replaced by what it stands for. `root` is what every chain begins with.
-    `adapters` may be used with any engine that is built on the model.
+    `adapters` may be used with any engine that is built on the model. `draft` is the smaller model that
+    guesses for this one, if `config` names one.
     """
 
     checkpoint: Checkpoint
@@ -79,6 +87,7 @@ class LoadedModel:
     ops_name: str
     root: bytes
     adapters: AdapterStore
+    draft: "LoadedModel | None" = None
 
     def chain(self, token_ids: Iterable[int], extra_keys: ExtraKeys = NO_EXTRAS) -> HashChain:
         """Return a prompt's hash chain. Raises `InvalidParameterError` for ids outside the vocabulary."""
@@ -107,12 +116,18 @@ def open_model(model: str | Path, progress: Progress = no_progress) -> OpenModel
 
 def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_progress) -> LoadedModel:
     """Open a model and load it: tokenizer, weights, an empty pool. Raises some `RatoonError`."""
-    opened = open_model(model, progress)
+    ops = make_ops(config)
+    loaded = _load(open_model(model, progress), config, ops, progress)
+    if config.speculative is None or config.speculative == NGRAM:
+        return loaded
+    return replace(loaded, draft=_load_draft(config.speculative, loaded, ops, progress))
+
+
+def _load(opened: OpenModel, config: EngineConfig, ops: Ops, progress: Progress) -> LoadedModel:
     spec, groups = opened.spec, opened.groups
     budget = opened.budget(config)
     config = _resolved(config, spec, budget)
     tokenizer = load_tokenizer(opened.checkpoint)
-    ops = make_ops(config)
     layout = KVLayout(
         num_blocks=budget.num_blocks,
         block_size=budget.block_size,
@@ -131,6 +146,26 @@ def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_
     return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, adapters)
 
 
+def _load_draft(name: str, target: LoadedModel, ops: Ops, progress: Progress) -> LoadedModel:
+    """Load the model that guesses for `target`. Raises `InvalidParameterError` where it has other tokens."""
+    opened = open_model(name, progress)
+    same_size = opened.spec.vocab_size == target.spec.vocab_size
+    if not same_size or not _same_tokens(load_tokenizer(opened.checkpoint), target.tokenizer):
+        raise InvalidParameterError(
+            f"{name} cannot guess for {target.checkpoint.path}: their vocabularies differ.",
+            hint="Name a smaller model of the same family, or guess without a model: --speculative ngram.",
+        )
+    num_bytes = target.config.speculative_kv_cache_bytes
+    return _load(opened, replace(target.config, kv_cache_bytes=num_bytes, max_model_len=None), ops, progress)
+
+
+def _same_tokens(one: Tokenizer, other: Tokenizer) -> bool:
+    return one.vocab_size == other.vocab_size and all(
+        one.token_bytes(i, skip_special=False) == other.token_bytes(i, skip_special=False)
+        for i in range(one.vocab_size)
+    )
+
+
 def build_core(
     model: LoadedModel, config: EngineConfig | None = None, *, observe_logits: LogitsObserver | None = None
 ) -> EngineCore:
@@ -141,12 +176,40 @@ def build_core(
     how KV is computed and stored.
     """
     config = model.config if config is None else config
-    num_blocks = config.kv_cache_bytes // model.budget.page_bytes
-    assert num_blocks <= model.budget.num_blocks, "the pages were allocated when the model was loaded"
     assert config.block_size == model.budget.block_size, "the pages were laid out when the model was loaded"
     assert config.max_model_len is not None, "made from the model's own configuration"
     assert config.max_model_len <= (model.config.max_model_len or 0), "the RoPE tables end at that length"
-    cache = CacheManager(
+    limits = Limits(
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_model_len=config.max_model_len,
+    )
+    cache = _cache(model, config, config.kv_cache_bytes)
+    scheduler = Scheduler(cache, limits, eos_token_ids=model.tokenizer.eos_token_ids)
+    return EngineCore(scheduler, _runner(model, observe_logits), _speculation(model, config))
+
+
+def _speculation(model: LoadedModel, config: EngineConfig) -> Speculation | None:
+    if config.speculative is None:
+        return None
+    drafter: Drafter = PromptLookup()
+    if config.speculative != NGRAM:
+        draft = model.draft
+        assert draft is not None, "a draft model is loaded together with the model"
+        drafter = DraftModel(
+            _cache(draft, config, config.speculative_kv_cache_bytes),
+            _runner(draft),
+            root=draft.root,
+            max_model_len=draft.config.max_model_len or 0,
+            max_chunk=config.max_num_batched_tokens,
+        )
+    return Speculation(drafter, config.num_speculative_tokens)
+
+
+def _cache(model: LoadedModel, config: EngineConfig, num_bytes: int) -> CacheManager:
+    num_blocks = num_bytes // model.budget.page_bytes
+    assert num_blocks <= model.budget.num_blocks, "the pages were allocated when the model was loaded"
+    return CacheManager(
         model.budget.groups,
         num_blocks=num_blocks,
         block_size=config.block_size,
@@ -154,20 +217,16 @@ def build_core(
         enable_prefix_caching=config.enable_prefix_caching,
         eviction=EVICTION_POLICIES[config.eviction],
     )
-    limits = Limits(
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        max_model_len=config.max_model_len,
-    )
-    scheduler = Scheduler(cache, limits, eos_token_ids=model.tokenizer.eos_token_ids)
-    runner = ModelRunner(
+
+
+def _runner(model: LoadedModel, observe_logits: LogitsObserver | None = None) -> ModelRunner:
+    return ModelRunner(
         model.decoder,
         num_groups=len(model.budget.groups),
-        block_size=config.block_size,
+        block_size=model.budget.block_size,
         find_adapter=model.adapters.weights_of,
         observe_logits=observe_logits,
     )
-    return EngineCore(scheduler, runner)
 
 
 def prepare_adapter(folder: AdapterFolder, spec: ModelSpec, ops: Ops) -> PreparedAdapter:

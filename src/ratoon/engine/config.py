@@ -16,8 +16,8 @@ from ratoon.spec.kv_budget import ELEMENT_BYTES
 MEBIBYTE = 1 << 20
 
 
-def _setting(default: Any, doc: str, choices: tuple[str, ...] = ()) -> Any:
-    return field(default=default, metadata={"doc": doc, "choices": choices})
+def _setting(default: Any, doc: str, choices: tuple[str, ...] = (), *, is_text: bool = False) -> Any:
+    return field(default=default, metadata={"doc": doc, "choices": choices, "is_text": is_text})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,18 @@ class EngineConfig:
     eviction: str = _setting(
         "lru", "which idle block is forgotten first: the least recently used", tuple(EVICTION_POLICIES)
     )
+    speculative: str | None = _setting(
+        None,
+        "guess tokens and verify several in one step: ngram looks for what followed in the text before, "
+        "a MODEL of the same vocabulary guesses itself; answers stay the same (default: off)",
+        is_text=True,
+    )
+    num_speculative_tokens: int = _setting(
+        5, "most guesses verified for a request in one step; fewer, or none, where they do not pay"
+    )
+    speculative_kv_cache_bytes: int = _setting(
+        128 * MEBIBYTE, "memory for the KV blocks of a draft model, besides kv_cache_bytes"
+    )
     ops: str = _setting(
         "auto",
         "the arithmetic: native (C++), reference (NumPy, slow), or auto: native where it was built",
@@ -59,7 +71,7 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            _check(setting.name, getattr(self, setting.name), setting.default, setting.metadata["choices"])
+            _check(setting.name, getattr(self, setting.name), setting.default, **setting.metadata)
         if self.threads is not None and self.threads > 1024:
             raise InvalidParameterError(f"threads must be at most 1024, not {self.threads}.")
 
@@ -75,10 +87,15 @@ class EngineConfig:
         return cls(**settings)  # type: ignore[arg-type]  # checked in __post_init__
 
 
-def _check(name: str, value: object, default: object, choices: tuple[str, ...]) -> None:
+def _check(
+    name: str, value: object, default: object, *, doc: str, choices: tuple[str, ...], is_text: bool
+) -> None:
     if value is None and default is None:
         return
-    if choices:
+    if is_text:
+        if not isinstance(value, str) or not value:
+            raise InvalidParameterError(f"{name} must be a text, not {value!r}.")
+    elif choices:
         if value not in choices:
             raise InvalidParameterError(f"{name} must be {' or '.join(choices)}, not {value!r}.")
     elif isinstance(default, bool):

@@ -1,32 +1,48 @@
-"""`EngineCore`: the loop. Plan, execute, apply; everything else is somebody else's."""
+"""`EngineCore`: the loop. Draft, plan, execute, apply; everything else is somebody else's."""
 
 import time
 from collections.abc import Callable
 
 from ratoon.cache.events import CacheReset
+from ratoon.draft.speculation import Speculation
+from ratoon.draft.stats import DraftStats
 from ratoon.engine.step_stats import StepStats, StepTotals
 from ratoon.request.request import Request
 from ratoon.sched.delta import RequestDelta
-from ratoon.sched.scheduler import Scheduler
-from ratoon.step import Runner, StepPlan
+from ratoon.sched.scheduler import NO_DRAFTS, Scheduler
+from ratoon.step import Runner
 
 
 class EngineCore:
-    """Used from one thread. `clock` gives seconds from any fixed moment; all timings are read from it."""
+    """Used from one thread. `clock` gives seconds from any fixed moment; all timings are read from it.
+
+    With a `speculation`, steps verify what it guesses; what is answered does not depend on it.
+    """
 
     def __init__(
-        self, scheduler: Scheduler, runner: Runner, *, clock: Callable[[], float] = time.perf_counter
+        self,
+        scheduler: Scheduler,
+        runner: Runner,
+        speculation: Speculation | None = None,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.scheduler = scheduler
         self.last_step: StepStats | None = None
         self.totals = StepTotals()
         self._runner = runner
+        self._speculation = speculation
         self._clock = clock
 
     @property
     def has_work(self) -> bool:
         """Whether `step` has something to do."""
         return self.scheduler.num_running + self.scheduler.num_waiting > 0
+
+    @property
+    def draft_stats(self) -> DraftStats:
+        """What became of drafts since the start; all zero without speculation."""
+        return DraftStats() if self._speculation is None else self._speculation.stats
 
     def check(self, request: Request) -> None:
         """Raise a `RequestError` if the request could never be served; may be called from any thread."""
@@ -41,7 +57,12 @@ class EngineCore:
         return self.scheduler.cancel(request_id, self._clock())
 
     def reset_cache(self) -> CacheReset:
-        """Drop every key of the prefix cache; running requests finish on the blocks they hold."""
+        """Drop every key of the prefix cache; running requests finish on the blocks they hold.
+
+        A draft model's cache is emptied too, and not counted.
+        """
+        if self._speculation is not None:
+            self._speculation.reset_cache()
         return self.scheduler.cache.reset()
 
     def step(self) -> tuple[RequestDelta, ...]:
@@ -51,7 +72,10 @@ class EngineCore:
         not an `Exception`, such as Ctrl-C, is raised again after that.
         """
         begun = self._clock()
-        plan = self.scheduler.plan(begun)
+        speculation = self._speculation
+        drafts = NO_DRAFTS if speculation is None else speculation.propose(self.scheduler.decoding)
+        drafted = self._clock()
+        plan = self.scheduler.plan(drafted, drafts)
         if not plan.chunks:
             return ()
         planned = self._clock()
@@ -67,17 +91,18 @@ class EngineCore:
         else:
             executed = self._clock()
             deltas = self.scheduler.apply(plan, result, executed)
-        self.last_step = self._stats(plan, planned - begun, executed - planned, self._clock() - executed)
-        self.totals.add(self.last_step, failed=failed)
-        return deltas
-
-    def _stats(self, plan: StepPlan, plan_s: float, execute_s: float, apply_s: float) -> StepStats:
-        return StepStats(
+            if speculation is not None:
+                speculation.learn(plan, deltas, drafted - begun, executed - planned)
+        self.last_step = StepStats(
             num_tokens=plan.num_tokens,
             num_scheduled=len(plan.chunks),
             num_running=self.scheduler.num_running,
             num_waiting=self.scheduler.num_waiting,
-            plan_s=plan_s,
-            execute_s=execute_s,
-            apply_s=apply_s,
+            num_drafts=sum(chunk.num_drafts for chunk in plan.chunks),
+            draft_s=drafted - begun,
+            plan_s=planned - drafted,
+            execute_s=executed - planned,
+            apply_s=self._clock() - executed,
         )
+        self.totals.add(self.last_step, failed=failed)
+        return deltas

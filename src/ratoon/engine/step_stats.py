@@ -11,6 +11,8 @@ class StepStats:
     num_scheduled: int
     num_running: int
     num_waiting: int
+    num_drafts: int
+    draft_s: float
     plan_s: float
     execute_s: float
     apply_s: float
@@ -23,6 +25,7 @@ class StepTotals:
     num_steps: int = 0
     num_failed_steps: int = 0
     num_failed_in_a_row: int = 0
+    draft_s: float = 0.0
     plan_s: float = 0.0
     execute_s: float = 0.0
     apply_s: float = 0.0
@@ -32,6 +35,7 @@ class StepTotals:
         self.num_steps += 1
         self.num_failed_steps += failed
         self.num_failed_in_a_row = self.num_failed_in_a_row + 1 if failed else 0
+        self.draft_s += step.draft_s
         self.plan_s += step.plan_s
         self.execute_s += step.execute_s
         self.apply_s += step.apply_s

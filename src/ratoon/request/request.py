@@ -66,6 +66,10 @@ class Request:
     """Who allowed no more of them, in words."""
     num_committed: int = field(default=0, init=False)
     """Tokens that others could find when the request last gave its blocks back."""
+    num_drafts: int = field(default=0, init=False)
+    """Drafts that were verified for this request."""
+    num_accepted_drafts: int = field(default=0, init=False)
+    """Those of them that became output."""
 
     # Moments on the engine's clock, in seconds.
     arrival_s: float = field(default=0.0, init=False)
@@ -106,6 +110,11 @@ class Request:
             gap = slice(max(media[number].offset - first, 0), min(media[number].end, end) - first)
             tokens[gap] = [None] * (gap.stop - gap.start)
         return tokens
+
+    @property
+    def max_drafts(self) -> int:
+        """Drafts that could all become known, with one more token sampled after them."""
+        return self.token_limit - len(self.chain.tokens) - 1
 
     @property
     def usage(self) -> Usage:

@@ -7,8 +7,13 @@ from ratoon.sched.stopping import banned_token_ids
 from ratoon.step import ChunkRows, SampleSpec, ScheduledChunk
 
 
-def make_chunk(request: Request, first: int, end: int, write_from: int) -> ScheduledChunk:
-    """Describe positions `first` to `end`; the chunk samples if it ends at the last known token."""
+def make_chunk(
+    request: Request, first: int, end: int, write_from: int, drafts: tuple[int, ...] = ()
+) -> ScheduledChunk:
+    """Describe positions `first` to `end`, and drafts after them.
+
+    The chunk samples if `end` is the end of the known tokens, as it must be where there are drafts.
+    """
     tokens = request.chain.tokens
     prompt_logprobs = None
     prompt_targets: tuple[int | None, ...] = ()
@@ -17,11 +22,12 @@ def make_chunk(request: Request, first: int, end: int, write_from: int) -> Sched
         prompt_targets = tuple(request.tokens_between(first + 1, end + 1))
     return ScheduledChunk(
         request_id=request.id,
-        token_ids=tuple(tokens[first:end]),
+        token_ids=(*tokens[first:end], *drafts),
         first_position=first,
         write_from=write_from,
         block_tables=request.block_tables,
-        sample=_sample_spec(request) if end == len(tokens) else None,
+        sample=sample_spec(request) if end == len(tokens) else None,
+        num_drafts=len(drafts),
         prompt_logprobs=prompt_logprobs,
         prompt_targets=prompt_targets,
         input_rows=tuple(_input_rows(request, first, end)) if request.rows else (),
@@ -39,7 +45,8 @@ def _input_rows(request: Request, first: int, end: int) -> Iterator[ChunkRows]:
         yield ChunkRows(start - first, stop - start, rows.dtype, data)
 
 
-def _sample_spec(request: Request) -> SampleSpec:
+def sample_spec(request: Request) -> SampleSpec:
+    """Say how the token after the known ones is chosen."""
     prompt: list[int | None] = []
     output: tuple[int, ...] = ()
     if request.params.has_penalties:

@@ -60,12 +60,18 @@ class Holdings:
             self._cache.stats.record_query(tokens, preempted=resumed)
         return chunk
 
-    def extend(self, request: Request, budget: int) -> ScheduledChunk | None:
+    def extend(self, request: Request, budget: int, drafts: tuple[int, ...] = ()) -> ScheduledChunk | None:
         """Take slots for the next chunk of a running request; None, and nothing changed, if there is no room.
 
         A request with more than one token to go first looks whether others have computed some of them.
+        Drafts come along if the chunk reaches them and there is room for all of them beside a further block
+        for everybody else: nobody is preempted for a guess.
         """
-        return self._take(request, budget, self._find(request) if self._cache.is_sharing else None)
+        cache = self._cache
+        match = self._find(request) if cache.is_sharing else None
+        keep_free = (len(cache.requests) - 1) * len(cache.groups)
+        chunk = self._take(request, budget, match, keep_free, drafts) if drafts else None
+        return chunk or self._take(request, budget, match)
 
     def commit(self, request: Request, num_computed: int) -> None:
         """Note that the step computed the request's positions below `num_computed`."""
@@ -113,28 +119,34 @@ class Holdings:
         return EVERY_BLOCK if match.limited_by is None else self._limits[match.limited_by]
 
     def _take(
-        self, request: Request, budget: int, match: Match | None, keep_free: int = 0
+        self,
+        request: Request,
+        budget: int,
+        match: Match | None,
+        keep_free: int = 0,
+        drafts: tuple[int, ...] = (),
     ) -> ScheduledChunk | None:
         size = self._block_size
         first = write_from = request.num_computed
         if match is not None:
             first, write_from = match.num_cached_tokens, match.num_blocks * size
         end = min(request.num_known, first + budget)
-        if match is not None or end > request.num_reserved:
+        drafts = drafts[: first + budget - end] if end == request.num_known else ()
+        reach = end + len(drafts)
+        if match is not None or reach > request.num_reserved:
             if not self._cache.reserve(
-                request.id, request.chain, end, match, keep_free=keep_free, write_cache=request.write_cache
+                request.id, request.chain, reach, match, keep_free=keep_free, write_cache=request.write_cache
             ):
                 return None
-            request.num_reserved = -(-end // size) * size
+            request.num_reserved = max(request.num_reserved, -(-reach // size) * size)
             request.block_tables = self._cache.block_tables(request.id)
         if match is not None:
             self._credit(request, first)
-        fills_a_block = end // size > first // size
-        if fills_a_block:
+        if end // size > first // size:
             self._cache.announce(request.id, end)
-        if fills_a_block or match is not None:
+        if reach // size > first // size or match is not None:
             self._to_commit.add(request.id)
-        return make_chunk(request, first, end, write_from)
+        return make_chunk(request, first, end, write_from, drafts)
 
     def _credit(self, request: Request, num_cached: int) -> None:
         """Jump to `num_cached` computed positions and account for them.

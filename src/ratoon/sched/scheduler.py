@@ -7,9 +7,10 @@ the next step. The first request can thus take whatever it needs, and always mov
 """
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
+from types import MappingProxyType
 
 from ratoon.cache.manager import CacheManager
 from ratoon.errors import EmptyPromptError, EngineError, PromptTooLongError
@@ -23,6 +24,11 @@ from ratoon.sched.stopping import append_output, stop_ids, token_limit
 from ratoon.step import ChunkResult, Logprobs, ScheduledChunk, StepPlan, StepResult
 
 _rank = attrgetter("rank")
+
+Drafts = Mapping[int, Sequence[int]]
+"""By request id, what might follow the known tokens."""
+
+NO_DRAFTS: Drafts = MappingProxyType({})
 
 
 class Scheduler:
@@ -63,6 +69,11 @@ class Scheduler:
         """Tokens that running requests have computed and that nobody else can find (yet)."""
         return sum(map(self._holdings.num_uncommitted, self._running))
 
+    @property
+    def decoding(self) -> list[Request]:
+        """Running requests with one known token to go, for which drafts could be verified next."""
+        return [request for request in self._running if request.num_known - request.num_computed == 1]
+
     def check(self, request: Request) -> None:
         """Raise a `RequestError` if the request could never be served; may be called from any thread."""
         num_prompt, max_model_len = request.num_prompt_tokens, self._limits.max_model_len
@@ -92,14 +103,21 @@ class Scheduler:
         request = self._requests.get(request_id)
         return self._finish(request, FinishReason.CANCELLED, now) if request else None
 
-    def plan(self, now: float) -> StepPlan:
-        """Choose the chunks of the next step and take their blocks. Without chunks there is nothing to do."""
+    def plan(self, now: float, drafts: Drafts = NO_DRAFTS) -> StepPlan:
+        """Choose the chunks of the next step and take their blocks. Without chunks there is nothing to do.
+
+        Drafts go along as far as they might be needed and the budget has room: every running request's own
+        tokens come first, prompts that wait come last.
+        """
         chunks: list[ScheduledChunk] = []
         budget = self._limits.max_num_batched_tokens
         running = self._running
         has_room = True
         while budget and len(chunks) < len(running):
-            chunk = self._holdings.extend(running[len(chunks)], budget)
+            request = running[len(chunks)]
+            room = budget - (len(running) - len(chunks))  # a token for this request and for each after it
+            guesses = tuple(drafts.get(request.id, ())[: max(0, min(room, request.max_drafts))])
+            chunk = self._holdings.extend(request, budget, guesses)
             if chunk is not None:
                 chunks.append(chunk)
                 budget -= len(chunk.token_ids)
@@ -154,6 +172,8 @@ class Scheduler:
         request = self._requests[chunk.request_id]
         token_ids, reason = append_output(request, found.token_ids)
         num_run = len(chunk.token_ids) - chunk.num_drafts + found.num_accepted_drafts
+        request.num_drafts += chunk.num_drafts
+        request.num_accepted_drafts += min(found.num_accepted_drafts, len(token_ids))
         self._holdings.commit(request, min(chunk.first_position + num_run, request.num_known))
         if chunk.prompt_logprobs is not None:
             request.prompt_logprobs += found.prompt_logprobs

@@ -41,6 +41,9 @@ ENGINE_COUNTERS = {
     "preemptions": ("num_preemptions", "Times a running answer gave its blocks back to wait again."),
     "steps": ("num_steps", "Steps, failed ones included."),
     "failed_steps": ("num_failed_steps", "Steps that failed, together with their requests."),
+    "spec_decode_proposals": ("num_proposals", "Rows of drafts verified, one per answer and step."),
+    "spec_decode_draft_tokens": ("num_drafts", "Drafts verified."),
+    "spec_decode_accepted_tokens": ("num_accepted_drafts", "Those of them that became output."),
 }
 
 ENGINE_GAUGES = {
@@ -58,6 +61,10 @@ VLLM_NAMES = {
     "ratoon_prompt_tokens": ["vllm:prompt_tokens"],
     "ratoon_generation_tokens": ["vllm:generation_tokens"],
     "ratoon_preemptions": ["vllm:num_preemptions"],
+    "ratoon_spec_decode_proposals": ["vllm:spec_decode_num_drafts"],
+    "ratoon_spec_decode_draft_tokens": ["vllm:spec_decode_num_draft_tokens"],
+    "ratoon_spec_decode_accepted_tokens": ["vllm:spec_decode_num_accepted_tokens"],
+    "ratoon_spec_decode_accepted_tokens_per_position": ["vllm:spec_decode_num_accepted_tokens_per_pos"],
     "ratoon_num_requests_running": ["vllm:num_requests_running"],
     "ratoon_num_requests_waiting": ["vllm:num_requests_waiting"],
     "ratoon_kv_cache_usage_ratio": ["vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"],
@@ -160,9 +167,17 @@ class _EngineCollector(Collector):
         for name, (source, text) in ENGINE_GAUGES.items():
             yield GaugeMetricFamily(f"ratoon_{name}", text, getattr(now, source))
         steps = CounterMetricFamily("ratoon_step_seconds", "Time spent in steps, by part.", labels=["part"])
-        for part in ("plan", "execute", "apply"):
+        for part in ("draft", "plan", "execute", "apply"):
             steps.add_metric([part], getattr(now, f"{part}_s"))
         yield steps
+        accepted = CounterMetricFamily(
+            "ratoon_spec_decode_accepted_tokens_per_position",
+            "Drafts that became output, by their place among those of a step.",
+            labels=["position"],
+        )
+        for position, count in enumerate(now.num_accepted_by_position):
+            accepted.add_metric([str(position)], count)
+        yield accepted
         blocks = GaugeMetricFamily(
             "ratoon_kv_cache_blocks", "Blocks of the pool, by state.", labels=["state"]
         )

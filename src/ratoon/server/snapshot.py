@@ -20,6 +20,11 @@ class EngineSnapshot:
     num_preemptions: int
     num_steps: int
     num_failed_steps: int
+    num_proposals: int
+    num_drafts: int
+    num_accepted_drafts: int
+    num_accepted_by_position: tuple[int, ...]
+    draft_s: float
     plan_s: float
     execute_s: float
     apply_s: float
@@ -35,13 +40,18 @@ class EngineSnapshot:
 
 def take_snapshot(core: EngineCore) -> EngineSnapshot:
     """Read the core; on the engine's thread, between two steps."""
-    scheduler, totals = core.scheduler, core.totals
+    scheduler, totals, drafts = core.scheduler, core.totals, core.draft_stats
     cache, pool = scheduler.cache, scheduler.cache.pool
     return EngineSnapshot(
         **asdict(cache.stats),
         num_preemptions=scheduler.num_preemptions,
         num_steps=totals.num_steps,
         num_failed_steps=totals.num_failed_steps,
+        num_proposals=drafts.num_proposals,
+        num_drafts=drafts.num_drafts,
+        num_accepted_drafts=drafts.num_accepted_drafts,
+        num_accepted_by_position=tuple(drafts.num_accepted_by_position),
+        draft_s=totals.draft_s,
         plan_s=totals.plan_s,
         execute_s=totals.execute_s,
         apply_s=totals.apply_s,

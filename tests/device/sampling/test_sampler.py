@@ -1,4 +1,4 @@
-"""Sampling against its definition: sort, cut, renormalise, find the random number's place."""
+"""Sampling against its definition: sort, cut, renormalise, add a Gumbel number to each, take the best."""
 
 import math
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratoon.device.sampling.randomness import uniform
-from ratoon.device.sampling.sampler import PIECE, sample
+from ratoon.device.sampling.randomness import gumbel, token_bits
+from ratoon.device.sampling.sampler import NEAR, sample
 from ratoon.errors import EngineError
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.step import SampleSpec
@@ -38,12 +38,13 @@ def _kept(logits: list[float], params: SamplingParams) -> dict[int, float]:
 
 
 def _assert_drawn(logits: list[float], params: SamplingParams, seed: int, index: int) -> None:
-    """Check that the token is kept by the filters and stands where the random number points."""
+    """Check that the token is kept by the filters and that no other one wins against it."""
     token = sample(np.array(logits, np.float32), SampleSpec(params, seed, index))
     kept = _kept(logits, params)
     assert token in kept
-    below = sum(p for other, p in kept.items() if other < token)
-    assert below - 1e-6 <= uniform(seed, index) <= below + kept[token] + 1e-6
+    tokens = np.array(list(kept))
+    scores = np.log(list(kept.values())) + gumbel(token_bits(seed, index, tokens))
+    assert scores[list(kept).index(token)] >= scores.max() - 1e-5
 
 
 @given(
@@ -62,13 +63,32 @@ def test_a_token_is_drawn_from_what_the_filters_keep(
     _assert_drawn(logits, params, seed, index)
 
 
-@pytest.mark.parametrize("size", [PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 3])
 @pytest.mark.parametrize("filters", [{}, {"top_p": 0.6}, {"top_p": 0.999}, {"top_k": 300}])
-def test_a_large_vocabulary_is_no_different(size: int, filters: dict[str, Any]) -> None:
-    rng = np.random.default_rng(size)
-    for index in range(5):
-        logits = [float(x) for x in rng.standard_normal(size).astype(np.float32)]
+def test_a_large_vocabulary_is_no_different(filters: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    for index in range(10):
+        logits = [float(x) for x in rng.standard_normal(1500).astype(np.float32) * 3]
         _assert_drawn(logits, SamplingParams(temperature=0.5, **filters), 1, index)
+
+
+def test_tokens_far_behind_the_best_win_as_often_as_they_should() -> None:
+    logits = np.concatenate([np.zeros(1), np.full(20_000, NEAR - 0.1)]).astype(np.float32)
+    expected = 300 / (1 + math.exp(-(NEAR - 0.1)) / 20_000)
+    far = sum(sample(logits, _spec(4, i)) > 0 for i in range(300))
+    assert abs(far - expected) < 3.3 * math.sqrt(expected * (1 - expected / 300))  # p = 0.001
+
+
+def test_rows_that_are_alike_are_mostly_drawn_alike() -> None:
+    """At least as often as the coupling's theorem says; one random number for a whole row would not do."""
+    rng = np.random.default_rng(2)
+    agreed = promised = 0.0
+    for index in range(400):
+        one = (rng.standard_normal(300) * 1.5).astype(np.float32)
+        other = one + rng.standard_normal(300).astype(np.float32) * np.float32(0.5)
+        agreed += sample(one, _spec(1, index)) == sample(other, _spec(1, index))
+        p, q = (np.exp(row, dtype=np.float64) / np.exp(row, dtype=np.float64).sum() for row in (one, other))
+        promised += np.minimum(p, q).sum() / np.maximum(p, q).sum()
+    assert agreed > promised - 3.3 * math.sqrt(400 / 4)
 
 
 def test_nearly_impossible_tokens_are_not_drawn_and_break_nothing() -> None:

@@ -7,7 +7,6 @@ made from unchanged block tables.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -93,7 +92,7 @@ class ModelRunner:
                 continue  # follows a draft that was wrong
             if self._observe_logits is not None:
                 self._observe_logits(chunk.request_id, last_known + i, row.tobytes())
-            tokens.append(sample(row, _after(spec, tokens)))
+            tokens.append(sample(row, spec.after(tokens)))
             if num_best is not None:
                 logprobs.append(top_logprobs(row, num_best, tokens[-1]))
         return tuple(tokens), tuple(logprobs)
@@ -106,16 +105,3 @@ def _rows_read(chunk: ScheduledChunk, start: int) -> Iterator[int]:
     if chunk.sample is not None:
         end = start + len(chunk.token_ids)
         yield from range(end - 1 - chunk.num_drafts, end)
-
-
-def _after(spec: SampleSpec, tokens: list[int]) -> SampleSpec:
-    """Return the spec that holds once `tokens` have been generated."""
-    if not tokens:
-        return spec
-    num_generated = spec.num_generated + len(tokens)
-    return replace(
-        spec,
-        num_generated=num_generated,
-        output_token_ids=spec.output_token_ids + tuple(tokens),
-        banned_token_ids=spec.banned_token_ids if num_generated < spec.params.min_tokens else (),
-    )

@@ -4,17 +4,21 @@ In this order, as vLLM has it: logit bias, bans and penalties; then either the b
 temperature, min-p, top-k, top-p and a draw. A row is treated by itself, and the draw depends on the seed and
 the number of tokens generated before, so a request's choices do not depend on what runs beside it, nor on
 preemption.
+
+A draw is a race: a Gumbel number is added to each logit and the highest sum wins, which is the softmax's
+distribution exactly (E. J. Gumbel, 1954). The numbers belong to the tokens, so two rows that are alike mostly
+have the same winner: a draft model that races with the request's own numbers guesses nearly as well as
+rejection sampling would accept (arXiv:2408.07978), and what is drawn does not depend on what was guessed.
 """
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ratoon.device.ops.protocol import Floats
 from ratoon.device.sampling.best_token import best_token
 from ratoon.device.sampling.penalties import adjust
-from ratoon.device.sampling.randomness import uniform
+from ratoon.device.sampling.randomness import bits_for, gumbel, token_bits
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.step import SampleSpec
 
@@ -25,10 +29,7 @@ DEEPEST = -700.0
 """Logits this far below the best are as good as forbidden: their float64 exponential is about to vanish."""
 
 NEAR = -8.0
-"""Tokens that are rarer than the best by more than exp(8) seldom matter to top-p."""
-
-PIECE = 256
-"""Probabilities that are summed at once in search of a draw's place."""
+"""Tokens that are rarer than the best by more than exp(8) seldom matter to top-p, and seldom win a race."""
 
 
 def sample(logits: Floats, spec: SampleSpec) -> int:
@@ -45,9 +46,13 @@ def _draw(logits: Floats, spec: SampleSpec) -> int:
     params = spec.params
     with np.errstate(over="ignore"):  # minus infinity, where the temperature is tiny
         logits = logits / np.float32(max(params.temperature, SMALLEST_TEMPERATURE))
-    kept = logits >= _threshold(logits, params)
-    weights = np.exp(logits[kept], dtype=np.float64)
-    return int(np.flatnonzero(kept)[_place(weights, uniform(spec.seed, spec.num_generated))])
+    kept = np.flatnonzero(logits >= _threshold(logits, params))
+    logits = logits[kept].astype(np.float64)
+    bits = token_bits(spec.seed, spec.num_generated, kept)
+    is_near = logits >= NEAR  # the best is
+    leader = (logits[is_near] + gumbel(bits[is_near])).max()
+    racing = np.flatnonzero(is_near | (bits >= bits_for(leader - NEAR)))  # logarithms of all would be dear
+    return int(kept[racing[(logits[racing] + gumbel(bits[racing])).argmax()]])
 
 
 def _threshold(logits: Floats, params: SamplingParams) -> np.float32:
@@ -71,17 +76,3 @@ def _nucleus(logits: Floats, top_p: float) -> np.float32:
         if mass[-1] >= needed:
             break
     return np.float32(descending[min(np.searchsorted(mass, needed), len(mass) - 1)])
-
-
-def _place(weights: NDArray[np.float64], fraction: float) -> int:
-    """Return the first place up to which the weights sum to more than `fraction` of their total.
-
-    Pieces are summed first, then the members of one: a running sum over a whole vocabulary is dear.
-    """
-    pieces = np.cumsum(np.add.reduceat(weights, np.arange(0, len(weights), PIECE)))
-    target = pieces[-1] * fraction
-    piece = int(np.searchsorted(pieces, target, side="right"))
-    members = np.cumsum(weights[piece * PIECE : (piece + 1) * PIECE])
-    target -= pieces[piece - 1] if piece else 0
-    place = int(np.searchsorted(members, target, side="right"))
-    return piece * PIECE + min(place, len(members) - 1)  # the two sums may round differently

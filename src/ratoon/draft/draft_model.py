@@ -1,0 +1,167 @@
+"""`DraftModel`: a smaller model with a block pool and a prefix cache of its own guesses.
+
+Each `propose` goes: every request's shadow learns what became known; one step computes what the draft model
+has not seen of the requests it guesses for and samples a first draft; further steps, one per draft, sample
+the others. Drafts stand in slots after the known tokens. Those that turn out right need not be computed
+again, those that were wrong are overwritten, and only blocks of known tokens are committed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ratoon.cache.manager import CacheManager
+from ratoon.draft.drafter import Guess
+from ratoon.identity.extra_keys import ExtraKeys
+from ratoon.identity.hash_chain import HashChain
+from ratoon.request.request import Request
+from ratoon.request.sampling_params import SamplingParams
+from ratoon.sched.chunk import sample_spec
+from ratoon.step import Runner, ScheduledChunk, StepPlan
+
+MAX_BEHIND = 64
+"""Tokens that are computed and guessed after at once. Who is further behind is guessed for next time."""
+
+
+class DraftModel:
+    """The `Drafter` that runs a model. It samples as the request does, with the same random numbers.
+
+    Sole user of `cache` and `runner`. `root` begins its chains, `max_model_len` bounds its positions, and
+    `max_chunk` the known tokens that it computes in one step. A request with media items is not
+    guessed for, and a request for which the pool has no room has to wait.
+    """
+
+    is_free = False
+
+    def __init__(
+        self, cache: CacheManager, runner: Runner, *, root: bytes, max_model_len: int, max_chunk: int
+    ) -> None:
+        self.cache = cache
+        self._runner = runner
+        self._root = root
+        self._max_model_len = max_model_len
+        self._max_chunk = max_chunk
+        self._shadows: dict[int, _Shadow] = {}
+        self._num_steps = 0
+
+    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
+        """See `Drafter`."""
+        self._forget_all_but({request.id for request, _ in wishes})
+        budget = self._max_chunk
+        chunks: list[ScheduledChunk] = []
+        for request, count in wishes:
+            chunk = self._catch_up(request, count, budget) if count and budget else None
+            if chunk is not None:
+                chunks.append(chunk)
+                budget -= len(chunk.token_ids)
+        counts = {request.id: count for request, count in wishes}
+        drafts: dict[int, list[int]] = {chunk.request_id: [] for chunk in chunks}
+        while chunks:
+            self._run(chunks, drafts)
+            chunks = [
+                following(chunk, drafts[chunk.request_id][-1])
+                for chunk in chunks
+                if chunk.sample is not None and len(drafts[chunk.request_id]) < counts[chunk.request_id]
+            ]
+        return [Guess(drafts.get(request.id, ())) for request, _ in wishes]
+
+    def reset_cache(self) -> None:
+        """See `Drafter`."""
+        self.cache.reset()
+
+    def _catch_up(self, request: Request, count: int, budget: int) -> ScheduledChunk | None:
+        """Take slots and describe what is to be computed before the first of `count` drafts.
+
+        The chunk does not sample where it stops short of that.
+        """
+        shadow = self._shadows.get(request.id) or _Shadow.of(request, self._root)
+        shadow.follow(request)
+        chain, known = shadow.chain, request.num_known
+        if shadow.has_placeholders or known + count - 1 > self._max_model_len:
+            return None
+        first, write_from = min(shadow.num_computed, known - 1), shadow.num_computed
+        match = None
+        if not shadow.num_computed and request.reads_cache:
+            match = self.cache.match(chain, known)
+            first, write_from = match.num_cached_tokens, match.num_blocks * chain.block_size
+        is_near = known - first <= min(budget, MAX_BEHIND)
+        end = known if is_near else min(known, first + budget)
+        reach = known + count - 1 if is_near else end  # nobody runs the last draft
+        if not self.cache.reserve(request.id, chain, reach, match, write_cache=request.write_cache):
+            return None
+        if match is not None:
+            self.cache.stats.record_query(known, preempted=False)
+            self.cache.stats.record_hit(first, preempted=False)
+        self._shadows[request.id] = shadow
+        return ScheduledChunk(
+            request_id=request.id,
+            token_ids=tuple(chain.tokens[first:end]),
+            first_position=first,
+            write_from=write_from,
+            block_tables=self.cache.block_tables(request.id),
+            sample=replace(sample_spec(request), params=shadow.params) if is_near else None,
+        )
+
+    def _run(self, chunks: Sequence[ScheduledChunk], drafts: dict[int, list[int]]) -> None:
+        """Compute a step and add what it sampled to the drafts."""
+        self._num_steps += 1
+        result = self._runner.execute(StepPlan(self._num_steps, tuple(chunks)))
+        for chunk, found in zip(chunks, result.chunks, strict=True):
+            shadow = self._shadows[chunk.request_id]
+            end = chunk.first_position + len(chunk.token_ids)
+            if end <= shadow.chain.num_tokens:
+                shadow.num_computed = end
+                self.cache.commit(chunk.request_id, end)
+            else:
+                shadow.drafts += chunk.token_ids
+            drafts[chunk.request_id] += found.token_ids
+
+    def _forget_all_but(self, request_ids: set[int]) -> None:
+        for request_id in self._shadows.keys() - request_ids:
+            del self._shadows[request_id]
+            self.cache.release(request_id)
+
+
+@dataclass(slots=True)
+class _Shadow:
+    """A request as the draft model sees it.
+
+    `num_computed` positions hold K and V of the chain's tokens. `drafts` were run after the chain's last
+    token, when all of it was computed.
+    """
+
+    chain: HashChain
+    params: SamplingParams
+    has_placeholders: bool
+    num_computed: int = 0
+    drafts: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, request: Request, root: bytes) -> "_Shadow":
+        """Begin with a request that is new here. Adapters are not for the draft model; salts part it too."""
+        extras = request.chain.extra_keys
+        chain = HashChain(root, request.chain.block_size, ExtraKeys(salt=extras.salt))
+        params = replace(request.params, logprobs=None, prompt_logprobs=None)
+        return cls(chain, params, bool(extras.media))
+
+    def follow(self, request: Request) -> None:
+        """Take in what became known. Of the drafts that were run, those that were right are computed."""
+        news = request.chain.tokens[self.chain.num_tokens :]
+        for draft, token in zip(self.drafts, news, strict=False):
+            if draft != token:
+                break
+            self.num_computed += 1
+        self.drafts = ()
+        self.chain.append(news)
+
+
+def following(chunk: ScheduledChunk, draft: int) -> ScheduledChunk:
+    """Return the chunk that runs the draft which `chunk` sampled."""
+    assert chunk.sample is not None, "only a chunk that sampled has a draft"
+    position = chunk.first_position + len(chunk.token_ids)
+    return replace(
+        chunk,
+        token_ids=(draft,),
+        first_position=position,
+        write_from=position,
+        sample=chunk.sample.after((draft,)),
+    )

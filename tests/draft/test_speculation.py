@@ -1,0 +1,170 @@
+"""What pays: chances against costs, as the engine measured them."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ratoon.draft.drafter import NO_GUESS, Guess
+from ratoon.draft.speculation import PROBE_STEPS, Speculation, num_equal
+from ratoon.request.request import Request
+from ratoon.sched.chunk import make_chunk
+from ratoon.sched.delta import RequestDelta
+from ratoon.step import StepPlan
+
+MakeRequest = Callable[..., Request]
+Right = Callable[[Request, int], bool]
+
+
+class Scripted:
+    """Guesses what it is told to, in the kind it is told, and notes how much was wished for."""
+
+    def __init__(self, *, is_free: bool = True, kind: int = 0) -> None:
+        self.is_free = is_free
+        self.kind = kind
+        self.wishes: list[list[int]] = []
+
+    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
+        self.wishes.append([count for _, count in wishes])
+        return [Guess([5] * count, self.kind) if count else NO_GUESS for _, count in wishes]
+
+    def reset_cache(self) -> None:
+        raise AssertionError("nobody asked for it")
+
+
+class Loop:
+    """Plays the engine: a step takes `base_s` and `token_s` per token, a draft `draft_s`."""
+
+    def __init__(self, speculation: Speculation, base_s: float, token_s: float, draft_s: float = 0) -> None:
+        self.speculation = speculation
+        self.base_s = base_s
+        self.token_s = token_s
+        self.draft_s = draft_s
+
+    def step(self, requests: Sequence[Request], right: Right) -> list[int]:
+        """Run a step in which a draft at each place is right or not; return the numbers of drafts."""
+        drafts = self.speculation.propose(requests)
+        chunks, deltas = [], []
+        for request in requests:
+            known = request.num_known
+            guess = tuple(drafts.get(request.id, ()))
+            chunks.append(make_chunk(request, known - 1, known, known - 1, guess))
+            num_right = 0
+            while num_right < len(guess) and right(request, num_right):
+                num_right += 1
+            sampled = 5 if right(request, num_right) else 6
+            deltas.append(RequestDelta(request.id, (5,) * num_right + (sampled,)))
+        plan = StepPlan(1, tuple(chunks))
+        num_drafts = sum(chunk.num_drafts for chunk in chunks)
+        self.speculation.learn(
+            plan, deltas, self.draft_s * num_drafts, self.base_s + self.token_s * plan.num_tokens
+        )
+        return [chunk.num_drafts for chunk in chunks]
+
+
+def always(request: Request, place: int) -> bool:
+    return True
+
+
+def never(request: Request, place: int) -> bool:
+    return False
+
+
+def settled(loop: Loop, requests: Sequence[Request], right: Right) -> list[int]:
+    for _ in range(100):
+        counts = loop.step(requests, right)
+    return counts
+
+
+def test_drafts_that_are_right_are_taken_in_full(make_request: MakeRequest) -> None:
+    loop = Loop(Speculation(Scripted(), 6), base_s=8, token_s=1)
+    assert settled(loop, [make_request([1, 2])], always) == [6]
+
+
+def test_drafts_that_are_wrong_are_given_up(make_request: MakeRequest) -> None:
+    loop = Loop(Speculation(Scripted(), 6), base_s=8, token_s=1)
+    assert settled(loop, [make_request([1, 2])], never) == [0]
+
+
+def test_free_guesses_that_begin_to_be_right_are_taken_up_again(make_request: MakeRequest) -> None:
+    loop = Loop(Speculation(Scripted(), 6), base_s=8, token_s=1)
+    request = make_request([1, 2])
+    assert settled(loop, [request], never) == [0]
+    assert [loop.step([request], always) for _ in range(20)][-1] == [6]
+
+
+def test_what_pays_alone_does_not_pay_in_a_full_batch(make_request: MakeRequest) -> None:
+    half = iter(range(10**9))
+
+    def sometimes(request: Request, place: int) -> bool:
+        return next(half) % 5 < 2
+
+    loop = Loop(Speculation(Scripted(), 6), base_s=4, token_s=1)
+    alone, *others = [make_request([1, 2]) for _ in range(32)]
+    assert sum(sum(loop.step([alone], sometimes)) for _ in range(50)) > 40
+    for _ in range(40):
+        loop.step([alone, *others], sometimes)
+    assert sum(sum(loop.step([alone, *others], sometimes)) for _ in range(20)) < 20 * 32 // 8
+
+
+def test_the_likelier_requests_get_the_drafts(make_request: MakeRequest) -> None:
+    loop = Loop(Speculation(Scripted(), 4), base_s=4, token_s=1)
+    good, bad = make_request([1, 2]), make_request([1, 2])
+    assert settled(loop, [good, bad], lambda request, place: request is good) == [4, 0]
+
+
+def test_kinds_of_guesses_are_judged_apart(make_request: MakeRequest) -> None:
+    drafter = Scripted(kind=1)
+    loop = Loop(Speculation(drafter, 4), base_s=8, token_s=1)
+    request = make_request([1, 2])
+    assert settled(loop, [request], never) == [0]
+    drafter.kind = 2
+    assert settled(loop, [request], always) == [4]
+    drafter.kind = 1
+    assert loop.step([request], never) == [0]
+
+
+def test_a_draft_model_that_is_too_slow_is_asked_now_and_then_only(make_request: MakeRequest) -> None:
+    drafter = Scripted(is_free=False)
+    loop = Loop(Speculation(drafter, 4), base_s=8, token_s=1, draft_s=20)
+    requests = [make_request([1, 2]), make_request([1, 2])]
+    for _ in range(10):
+        loop.step(requests, always)
+    drafter.wishes.clear()
+    for _ in range(3 * PROBE_STEPS):
+        loop.step(requests, always)
+    assert sorted(drafter.wishes) == [[0, 0]] * 3 * (PROBE_STEPS - 1) + [[1, 1]] * 3
+
+
+def test_a_draft_model_comes_back_when_it_pays(make_request: MakeRequest) -> None:
+    loop = Loop(Speculation(Scripted(is_free=False), 4), base_s=8, token_s=1, draft_s=0.5)
+    request = make_request([1, 2])
+    assert settled(loop, [request], never) in ([0], [1])
+    for _ in range(20 * PROBE_STEPS):
+        counts = loop.step([request], always)
+    assert counts == [4]
+
+
+def test_nothing_is_wished_for_past_the_end_of_an_answer(make_request: MakeRequest) -> None:
+    drafter = Scripted()
+    request = make_request([1, 2, 3])
+    for limit, wish in ((5, 1), (4, 0), (20, 6)):
+        request.token_limit = limit
+        Speculation(drafter, 6).propose([request])
+        assert drafter.wishes.pop() == [wish]
+
+
+def test_steps_with_prompts_teach_nothing_about_costs(make_request: MakeRequest) -> None:
+    speculation = Speculation(Scripted(), 4)
+    request = make_request([1, 2, 3, 4])
+    plan = StepPlan(1, (make_chunk(request, 0, 4, 0),))
+    speculation.propose([])
+    speculation.learn(plan, [RequestDelta(request.id, (5,))], 0, 100.0)
+    assert speculation._cost.seconds(4) == 0
+    assert speculation.stats.num_proposals == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "count"), [([], [1], 0), ([1, 2], [1, 2, 3], 2), ([1, 9], [1, 2], 1), ([4], [5], 0)]
+)
+def test_equal_beginnings_are_counted(one: list[int], other: list[int], count: int) -> None:
+    assert num_equal(one, other) == num_equal(other, one) == count
