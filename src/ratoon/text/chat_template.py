@@ -96,7 +96,7 @@ def _source(checkpoint: Checkpoint) -> str:
         template = next((entry.get("template") for entry in named if entry.get("name") == "default"), None)
     if not isinstance(template, str):
         raise ChatTemplateError(
-            f"{checkpoint.path} has no chat template.",
+            "The model has no chat template.",
             hint="It may be a base model: give it plain prompts, or name a file with --chat-template "
             "(chat_template in Python).",
         )
