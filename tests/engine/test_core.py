@@ -1,10 +1,12 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ratoon.errors import EngineError, PromptTooLongError
 from ratoon.request.finish import FinishReason, Timings, Usage
+from ratoon.step import SharedReads
 
 MakeBench = Callable[..., Any]
 
@@ -49,6 +51,24 @@ def test_the_totals_count_every_step_and_the_failures_in_a_row(make_bench: MakeB
     bench.add([1, 2, 3])
     bench.step()
     assert totals.num_failed_in_a_row == 0
+
+
+def test_block_reads_that_a_step_was_spared_are_added_up(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+    execute = bench.runner.execute
+    reads = (SharedReads(0, (0, 1, 2), 5), SharedReads(1, (0, 1), 4))
+    monkeypatch.setattr(bench.runner, "execute", lambda plan: replace(execute(plan), shared_reads=reads))
+    bench.add([1, 2, 3], max_tokens=2)
+    bench.run()
+    assert bench.core.last_step.shared_reads == reads
+    assert bench.core.last_step.num_saved_block_reads == 2 * 5 + 1 * 4
+    bench.runner.failure = OSError("the device is gone")
+    bench.add([1, 2, 3])
+    bench.step()
+    assert bench.core.last_step.shared_reads == ()
+    assert bench.core.totals.num_saved_block_reads == 2 * 14
 
 
 def test_without_requests_a_step_does_nothing(make_bench: MakeBench) -> None:

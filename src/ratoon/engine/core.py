@@ -8,7 +8,7 @@ from ratoon.engine.step_stats import StepStats, StepTotals
 from ratoon.request.request import Request
 from ratoon.sched.delta import RequestDelta
 from ratoon.sched.scheduler import Scheduler
-from ratoon.step import Runner, StepPlan
+from ratoon.step import Runner
 
 
 class EngineCore:
@@ -55,29 +55,26 @@ class EngineCore:
         if not plan.chunks:
             return ()
         planned = self._clock()
-        failed = False
+        result = None
         try:
             result = self._runner.execute(plan)
         except BaseException as error:
             executed = self._clock()
-            failed = True
             deltas = self.scheduler.fail(plan, error, executed)
             if not isinstance(error, Exception):
                 raise
         else:
             executed = self._clock()
             deltas = self.scheduler.apply(plan, result, executed)
-        self.last_step = self._stats(plan, planned - begun, executed - planned, self._clock() - executed)
-        self.totals.add(self.last_step, failed=failed)
-        return deltas
-
-    def _stats(self, plan: StepPlan, plan_s: float, execute_s: float, apply_s: float) -> StepStats:
-        return StepStats(
+        self.last_step = StepStats(
             num_tokens=plan.num_tokens,
             num_scheduled=len(plan.chunks),
             num_running=self.scheduler.num_running,
             num_waiting=self.scheduler.num_waiting,
-            plan_s=plan_s,
-            execute_s=execute_s,
-            apply_s=apply_s,
+            plan_s=planned - begun,
+            execute_s=executed - planned,
+            apply_s=self._clock() - executed,
+            shared_reads=result.shared_reads if result else (),
         )
+        self.totals.add(self.last_step, failed=result is None)
+        return deltas

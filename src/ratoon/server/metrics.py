@@ -41,6 +41,10 @@ ENGINE_COUNTERS = {
     "preemptions": ("num_preemptions", "Times a running answer gave its blocks back to wait again."),
     "steps": ("num_steps", "Steps, failed ones included."),
     "failed_steps": ("num_failed_steps", "Steps that failed, together with their requests."),
+    "saved_block_reads": (
+        "num_saved_block_reads",
+        "Block reads spared in steps, because answers with blocks in common read them once.",
+    ),
 }
 
 ENGINE_GAUGES = {

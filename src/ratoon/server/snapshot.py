@@ -20,6 +20,7 @@ class EngineSnapshot:
     num_preemptions: int
     num_steps: int
     num_failed_steps: int
+    num_saved_block_reads: int
     plan_s: float
     execute_s: float
     apply_s: float
@@ -42,6 +43,7 @@ def take_snapshot(core: EngineCore) -> EngineSnapshot:
         num_preemptions=scheduler.num_preemptions,
         num_steps=totals.num_steps,
         num_failed_steps=totals.num_failed_steps,
+        num_saved_block_reads=totals.num_saved_block_reads,
         plan_s=totals.plan_s,
         execute_s=totals.execute_s,
         apply_s=totals.apply_s,

@@ -18,6 +18,7 @@ from ratoon.device.ops.protocol import (
     Head,
     Ints,
     Ops,
+    SharedReads,
     StepInputs,
 )
 
@@ -31,13 +32,17 @@ class Layer:
 
 
 class Decoder:
-    """Computes steps over the KV pages its attention blocks were built on. The pages are all it changes."""
+    """Computes steps over the KV pages its attention blocks were built on, and writes to nothing else.
+
+    `shared_reads` tells which sequences of the last step read blocks together.
+    """
 
     def __init__(self, ops: Ops, embedding: Embedding, layers: Sequence[Layer], head: Head) -> None:
         self._ops = ops
         self._embedding = embedding
         self._layers = tuple(layers)
         self._head = head
+        self.shared_reads: Sequence[SharedReads] = ()
 
     def __call__(self, token_ids: Ints, inputs: StepInputs, rows: NDArray[np.intp]) -> Floats:
         """Run the tokens int32 [n], writing their K and V; return the last output [m, hidden] of `rows`.
@@ -52,6 +57,7 @@ class Decoder:
             layer.attention(x, step)
             layer.feed_forward(x)
         last.attention(x, step)
+        self.shared_reads = self._ops.shared_reads(step)
         x = x[rows]
         if len(rows):
             last.feed_forward(x)

@@ -18,6 +18,8 @@ from ratoon.device.ops.protocol import (
     Ints,
     KVLayout,
     KVPages,
+    SharedReads,
+    Step,
     StepInputs,
 )
 from ratoon.device.ops.reference_attention import ReferenceAttention, ReferencePages
@@ -104,3 +106,7 @@ class ReferenceOps:
     def begin(self, inputs: StepInputs) -> StepInputs:
         """Take a step's inputs, once for all layers."""
         return inputs
+
+    def shared_reads(self, step: Step) -> Sequence[SharedReads]:
+        """Return nothing: every sequence reads for itself."""
+        return ()
