@@ -25,10 +25,14 @@ constexpr std::size_t kDigest = 32, kChunk = 64;
 #if defined(__x86_64__)
 
 bool has_sha() {
-    unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
-    const bool sse = (c & bit_SSSE3) && (c & bit_SSE4_1);
-    return sse && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_SHA);
+    // Asked once: a virtual machine may take microseconds to answer.
+    static const bool answer = [] {
+        unsigned a, b, c, d;
+        if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
+        const bool sse = (c & bit_SSSE3) && (c & bit_SSE4_1);
+        return sse && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_SHA);
+    }();
+    return answer;
 }
 
 alignas(16) constexpr std::uint32_t kRounds[64] = {
@@ -44,8 +48,11 @@ alignas(16) constexpr std::uint32_t kRounds[64] = {
 // Digest whole chunks, the message padded by the caller.
 SHA_TARGET void sha256(const std::uint8_t* message, std::size_t chunks, std::uint8_t* out) {
     const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-    __m128i abef = _mm_set_epi32(0x6a09e667, static_cast<int>(0xbb67ae85), 0x510e527f, static_cast<int>(0x9b05688c));
-    __m128i cdgh = _mm_set_epi32(0x3c6ef372, static_cast<int>(0xa54ff53a), 0x1f83d9ab, 0x5be0cd19);
+    const auto four = [](std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+        return _mm_set_epi64x(std::int64_t{a} << 32 | b, std::int64_t{c} << 32 | d);
+    };
+    __m128i abef = four(0x6a09e667, 0xbb67ae85, 0x510e527f, 0x9b05688c);
+    __m128i cdgh = four(0x3c6ef372, 0xa54ff53a, 0x1f83d9ab, 0x5be0cd19);
     for (std::size_t chunk = 0; chunk < chunks; ++chunk, message += kChunk) {
         const __m128i abef_before = abef, cdgh_before = cdgh;
         __m128i words[4];
