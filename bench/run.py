@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer samples, in about a minute")
     parser.add_argument("--model", default="smollm2", help="for the engine (default: smollm2)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=HERE / "own-result.json")
+    parser.add_argument("--out", type=Path, default=HERE / "result.json")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("A", "B"), help="two results")
     args = parser.parse_args()
     if args.compare:

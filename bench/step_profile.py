@@ -3,9 +3,9 @@
     python bench/step_profile.py [--context 128] [--batch 1] [--threads 2]
 
 The kernels' part is the time inside the calls into the native library, less what a call costs that computes
-next to nothing: the same blocks on a hollow model (hidden size 32, one head), with as many loops to share. What
-is left of the step is Python (plan, the runner's own work, sampling, apply), calls, and synchronisation. The
-clocks' own time is taken off.
+next to nothing: the same blocks on a hollow model (hidden size 32, one head), with as many loops to share.
+What is left of the step is Python (plan, the runner's own work, sampling, apply), calls, and synchronisation.
+The clocks' own time is taken off.
 """
 
 import argparse
@@ -154,13 +154,14 @@ def profile(core: EngineCore, model: LoadedModel, ops: TimedOps, batch: int, con
         applies.append(core.last_step.apply_s)
         for kind in BLOCKS:
             inside[kind].append(ops.seconds[kind])
-    clock_s = sum(ops.calls.values()) * ops.clock_s()
+    calls = dict(ops.calls)
+    clock_s = sum(calls.values()) * ops.clock_s()
     return Profile(
         statistics.median(steps) - clock_s,
         statistics.median(plans),
         statistics.median(applies),
         {kind: statistics.median(seconds) for kind, seconds in inside.items()},
-        dict(ops.calls),
+        calls,
         hollow_calls(ops, batch),
     )
 

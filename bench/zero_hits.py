@@ -4,9 +4,9 @@
 
 Each round runs the same new prompts with and without caching, in an order that changes, on one model whose
 small pool is full from the first rounds on, so that with caching every block that is handed out must be
-forgotten first. The result is the median of the rounds' ratios with its 95 % interval; and, since kernels take
-the same time either way, what plan and apply took more, as a share of the time. Hashing a prompt is part of
-both, because chains are always made; it is shown by itself.
+forgotten first. The result is the median of the rounds' ratios with its 95 % interval; and, since kernels
+take the same time either way, what plan and apply took more, as a share of the time. Hashing a prompt is part
+of both, because chains are always made; it is shown by itself.
 """
 
 import argparse

@@ -28,7 +28,7 @@ from ratoon.checkpoint.resolve import resolve_model
 from ratoon.lab.machine import describe_machine
 from ratoon.util.atomic import atomic_folder
 
-UNKNOWN_S = 45.0
+UNKNOWN_S = 90.0
 """What a piece of work that was never done is taken to need, all peers together."""
 
 

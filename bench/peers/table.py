@@ -26,12 +26,15 @@ def _cell(comparison: Comparison, work: str, row: Row, peer: str) -> str:
     values = list(comparison.figures(row.name, peer).values())
     why_not = comparison.without_figures(work, peer)
     if values:
-        digits = max(0, 3 - len(str(int(statistics.median(values)))))
-        middle, low, high = (f"{f(values):.{digits}f}" for f in (statistics.median, min, max))
+        middle, low, high = (_three_digits(f(values)) for f in (statistics.median, min, max))
         return f"{middle} ({low}-{high})"
     if why_not is None:
         return ""
     return f"over {why_not['over_s']:g} s" if "over_s" in why_not else f"failed: {why_not['error'][:40]}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}".removesuffix(".")
 
 
 def _ratio(comparison: Comparison, row: Row) -> str:
