@@ -32,6 +32,8 @@ from ratoon.step import ChunkResult, StepPlan, StepResult
 HIDDEN, VOCAB, DEPTH = 576, 49_152, 1536
 HEADS, KV_HEADS, HEAD_DIM = 9, 3, 64
 BLOCK_SIZE = 16
+LARGE = 128 << 20
+"""Bytes of weights that come from memory each time."""
 
 Figures = dict[str, float]
 Sample = Callable[[], Figures]
@@ -73,10 +75,14 @@ def stored(dtype: str, rows: int, columns: int) -> RawTensor:
 
 
 def product(dtype: str, num_rows: int) -> Case:
-    """Multiply by a square matrix: one row is bound by reading it, many by arithmetic."""
+    """Multiply one row by more weights than caches hold, or many by a square matrix."""
 
     def make(ops: NativeOps) -> Sample:
         tensor = stored(dtype, DEPTH, DEPTH)
+        if num_rows == 1:
+            many = memoryview(bytes(tensor.data) * (LARGE // len(tensor.data)))
+            num_outputs = len(many) // len(tensor.data) * DEPTH
+            tensor = RawTensor("weight", (num_outputs, DEPTH), dtype, many)
         multiply = ops.linear([tensor])
         x = RNG.standard_normal((num_rows, DEPTH), dtype=np.float32)
 
