@@ -17,19 +17,23 @@ Sample = dict[str, Any]
 
 
 class Comparison:
-    """Opens `path`, or begins it. Raises `SystemExit` where it was measured under other conditions.
+    """Opens `path`, or begins it. Raises `SystemExit` where it is none, or has other `conditions`.
 
     `peers` holds descriptions by name, `not_run` why a peer did not start when it was tried last.
     """
 
-    def __init__(self, path: Path, conditions: dict[str, Any]) -> None:
+    def __init__(self, path: Path, conditions: dict[str, Any] | None = None) -> None:
         self._path = path
         content: dict[str, Any] = {"format": FORMAT, "conditions": conditions}
         if path.exists():
             content = json.loads(path.read_text())
-            if (content.get("format"), content.get("conditions")) != (FORMAT, conditions):
-                raise SystemExit(f"{path} was measured under other conditions; name another file with --out.")
-        self.conditions = conditions
+        elif conditions is None:
+            raise SystemExit(f"There is no {path}.")
+        if content.get("format") != FORMAT:
+            raise SystemExit(f"{path} is not a comparison that this version reads.")
+        if conditions not in (None, content["conditions"]):
+            raise SystemExit(f"{path} was measured under other conditions; name another file with --out.")
+        self.conditions: dict[str, Any] = content["conditions"]
         self.peers: dict[str, str] = content.get("peers", {})
         self.not_run: dict[str, str] = content.get("not_run", {})
         self.samples: list[Sample] = content.get("samples", [])

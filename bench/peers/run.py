@@ -44,18 +44,18 @@ def main() -> int:
     run.add_argument("--work", nargs="*", metavar="NAME", help="only work whose name starts like this")
     run.add_argument("--rounds", type=int, default=5, help="(default: %(default)s)")
     run.add_argument("--minutes", type=float, default=9, help="for this call (default: %(default)s)")
+    run.add_argument("--limit", type=float, default=60, help="seconds a call may take (default: %(default)s)")
+    run.add_argument("--model", default="smollm2", help="a GGUF model of the Llama family")
+    run.add_argument("--threads", type=int, default=2)
+    run.add_argument("--seed", type=int, default=1)
     for command in (run, show):
-        command.add_argument("--model", default="smollm2", help="a GGUF model of the Llama family")
-        command.add_argument("--limit", type=float, default=60, help="seconds a call may take (default: 60)")
-        command.add_argument("--threads", type=int, default=2)
-        command.add_argument("--seed", type=int, default=1)
         command.add_argument("--out", type=Path, default=HERE / "result.json")
     for command in (setup, run):
         command.add_argument("--environments", type=Path, default=HERE / ".environments")
     args = parser.parse_args()
     if args.command == "setup":
         return install(args)
-    comparison = Comparison(args.out, conditions(args))
+    comparison = Comparison(args.out, conditions(args) if args.command == "run" else None)
     if args.command == "run":
         Bench(args, comparison).run()
     print(table(comparison))
@@ -78,8 +78,7 @@ def install(args: argparse.Namespace) -> int:
 def conditions(args: argparse.Namespace) -> dict[str, Any]:
     """Return what must be equal for figures to be put side by side."""
     machine = {name: fact for name, fact in describe_machine().items() if "load" not in name}
-    settings = {name: getattr(args, name) for name in ("threads", "seed", "limit")}
-    return machine | settings | {"model": resolve_model(args.model).name}
+    return machine | {"threads": args.threads, "seed": args.seed, "model": resolve_model(args.model).name}
 
 
 class Bench:
