@@ -47,9 +47,9 @@ def main() -> int:
             progress("small benchmarks", done, len(CASES))
             sample = case.make(ops)
             sample()  # warms up
-            for _ in range(5 if args.quick else 15):
+            for _ in range(7 if args.quick else 15):
                 result.add(sample())
-    run_engine(result, rounds=2 if args.quick else 7)
+    run_engine(result, rounds=3 if args.quick else 7)
     result.write(args.out)
     print(result.table())
     print(f"\nResult: {args.out}", file=sys.stderr)

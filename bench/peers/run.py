@@ -95,7 +95,7 @@ class Bench:
     def run(self) -> None:
         """Measure what is missing while there is time."""
         converted = self._args.environments / "models"
-        if not converted.exists():
+        if any(spec.model for spec in self._specs) and not converted.exists():
             with atomic_folder(converted) as folder:
                 command = [sys.executable, str(HERE / "convert.py"), str(self._model), str(folder)]
                 subprocess.run(command, check=True)
