@@ -100,3 +100,9 @@ def test_each_digest_of_a_chain_is_over_the_one_before_it(
     assert len(found) == len(blocks)
     for parent, block, own in zip([bytes(32), *found], blocks, found, strict=False):
         assert own == digest(parent + before + block + after)
+
+
+def test_a_chain_is_right_whatever_is_left_of_the_last_64_bytes() -> None:
+    for length in range(130):
+        after = bytes(length)
+        assert digest_chain(bytes(32), b"", b"block", 5, after) == [digest(bytes(32) + b"block" + after)]
