@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint serve clean
+.PHONY: demo test lint serve bench clean
 
 demo: .venv/installed
 	$(BIN)/ratoon pull smollm2
@@ -18,6 +18,11 @@ test: .venv/installed-dev
 serve: .venv/installed-serve
 	$(BIN)/ratoon pull smollm2
 	$(BIN)/ratoon serve smollm2
+
+# What can be set: make bench BENCH='--quick --out before.json'
+bench: .venv/installed-dev
+	$(BIN)/ratoon pull smollm2
+	$(BIN)/python bench/run.py $(BENCH)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check

@@ -120,7 +120,12 @@ void bind_embedding(nb::module_& m) {
 }
 
 void bind_step(nb::module_& m) {
-    nb::class_<Step>(m, "Step").def(
+    nb::class_<SharedReads>(m, "SharedReads")
+        .def_ro("group", &SharedReads::group)
+        .def_ro("sequences", &SharedReads::sequences)
+        .def_ro("num_blocks", &SharedReads::num_blocks);
+    nb::class_<Step> step(m, "Step");
+    step.def(
         "__init__",
         [](Step* self, const Array<const std::int32_t, 1>& positions,
            const Array<const std::int32_t, 1>& cu_seqlens,
@@ -137,6 +142,7 @@ void bind_step(nb::module_& m) {
         },
         "positions"_a.noconvert(), "cu_seqlens"_a.noconvert(), "block_tables"_a.noconvert(),
         "write_slots"_a.noconvert());
+    step.def("shared_reads", &Step::shared_reads);
 }
 
 void bind_adapter(nb::module_& m) {

@@ -38,6 +38,7 @@ public:
         add_short_chunks(short_chunks);
         join_units();
         find_queries_to_merge();
+        find_shared_reads();
         std::ranges::stable_sort(plan_.units, [](const Unit& a, const Unit& b) { return cost(a) > cost(b); });
         return std::move(plan_);
     }
@@ -186,6 +187,32 @@ private:
             query.first_record = plan_.num_records;
             plan_.num_records += num_spans(query);
             plan_.to_merge.push_back(i);
+        }
+    }
+
+    // The units of the same queries follow each other, span by span.
+    void find_shared_reads() {
+        std::pair<std::int32_t, std::int32_t> queries = {-1, -1};
+        std::int64_t next_block = 0;
+        for (const Unit& unit : plan_.units) {
+            const Query *first = &plan_.queries[unit.first_query], *last = first + unit.num_queries - 1;
+            if (first->sequence == last->sequence) continue;
+            if (queries != std::pair(unit.first_query, unit.num_queries)) {
+                queries = {unit.first_query, unit.num_queries};
+                next_block = 0;
+                plan_.shared_reads.push_back({shape_.group, {}, 0});
+                std::vector<std::int32_t>& sequences = plan_.shared_reads.back().sequences;
+                for (const Query* query = first; query <= last; ++query) {
+                    if (sequences.empty() || sequences.back() != query->sequence)
+                        sequences.push_back(query->sequence);
+                }
+            }
+            // All of them see the same blocks of these spans, so any one tells which.
+            const std::int64_t begin = std::max(unit.first_span * kSpan, first->first_visible),
+                               end = std::min(unit.end_span * kSpan, last->end),
+                               first_block = std::max(begin / shape_.block_size, next_block);
+            next_block = (end - 1) / shape_.block_size + 1;
+            plan_.shared_reads.back().num_blocks += next_block - first_block;
         }
     }
 

@@ -28,6 +28,13 @@ struct PlanShape {
     bool operator==(const PlanShape&) const = default;
 };
 
+// Sequences that read blocks together, each block once for all of them.
+struct SharedReads {
+    int group;
+    std::vector<std::int32_t> sequences;
+    std::int64_t num_blocks;
+};
+
 // Which queries attend together, over which spans.
 struct AttentionPlan {
     PlanShape shape;
@@ -35,6 +42,7 @@ struct AttentionPlan {
     std::vector<Unit> units;             // the most expensive first
     std::vector<std::int32_t> to_merge;  // queries whose spans are spread over units
     std::int64_t num_records = 0;        // partial results, one per span of such a query
+    std::vector<SharedReads> shared_reads;
 };
 
 // Throws std::invalid_argument where a visible entry of a block table is missing or outside the pool.

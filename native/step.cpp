@@ -50,4 +50,12 @@ const AttentionPlan& Step::plan(const PlanShape& shape) {
     return plans_.emplace_back(make_plan(shape, inputs, positions_, cu_seqlens_));
 }
 
+std::vector<SharedReads> Step::shared_reads() const {
+    std::vector<SharedReads> all;
+    for (const AttentionPlan& plan : plans_) {
+        all.insert(all.end(), plan.shared_reads.begin(), plan.shared_reads.end());
+    }
+    return all;
+}
+
 }  // namespace ratoon

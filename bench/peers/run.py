@@ -1,139 +1,35 @@
 """Ratoon and its peers, side by side: the same work, interleaved, on this machine.
 
-    python bench/peers/run.py setup [PEER ...]      makes environments under bench/peers/.environments
-    python bench/peers/run.py run [--repetitions 5]  compares what is installed: medians and ratios, and JSON
+    python bench/peers/run.py setup [PEER ...]     makes environments under bench/peers/.environments
+    python bench/peers/run.py run [--minutes 9]    measures what is missing, and prints medians and ratios
+    python bench/peers/run.py table                prints what was measured so far
 
-A peer that cannot be installed or that fails at a piece of work is shown as such, never guessed.
+`run` goes round by round: in each, every peer does every piece of work once. It stops where the next piece
+would take it past --minutes, and goes on from there when it is called again; figures gather in --out. A peer
+that cannot be installed, fails at a piece of work, or takes longer than --limit seconds for it, is shown as
+such, never guessed.
 """
 
 import argparse
-import json
-import platform
 import random
-import statistics
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from peers import HERE, PEERS, REQUIREMENTS, PeerSpec, python_of, set_up
-from work import WORK, Call, Work
+from comparison import Comparison, Sample
+from peers import HERE, PEERS, REQUIREMENTS, PeerSpec, set_up
+from process import PeerError, PeerProcess, TooSlowError
+from table import table
+from work import PEAK_MEMORY, START, WORK, Call, Work, ids
 
-ENVIRONMENTS = HERE / ".environments"
+from ratoon.checkpoint.resolve import resolve_model
+from ratoon.lab.machine import describe_machine
+from ratoon.util.atomic import atomic_folder
 
-
-class RunningPeer:
-    """A peer's process, loaded and waiting for work."""
-
-    def __init__(self, spec: PeerSpec, model: Path, root: Path, log: Path, threads: int) -> None:
-        python = python_of(spec.environment, root)
-        if not python.exists():
-            raise RuntimeError(f"not installed; run: python bench/peers/run.py setup {spec.environment}")
-        command = [str(python), str(HERE / "worker.py"), spec.worker, str(model), "--threads", str(threads)]
-        start = time.perf_counter()
-        with log.open("w") as errors:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        ready = self._answer()
-        self.start_s = time.perf_counter() - start
-        self.description: str = ready["ready"]["description"]
-        self.peak_memory_bytes = 0
-
-    def run(self, call: Call) -> list[list[float]]:
-        """Return the times of the tokens; raises `RuntimeError` with the peer's own words."""
-        print(
-            json.dumps({"prompts": call.prompts, "max_tokens": call.max_tokens}), file=self._pipe, flush=True
-        )
-        answer = self._answer()
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        self.peak_memory_bytes = answer["peak_memory_bytes"]
-        times: list[list[float]] = answer["token_times_s"]
-        if [len(t) for t in times] != [call.max_tokens] * len(call.prompts):
-            raise RuntimeError(f"gave {[len(t) for t in times]} tokens instead of {call.max_tokens} each")
-        return times
-
-    def stop(self) -> None:
-        """End the process."""
-        self._pipe.close()
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-
-    @property
-    def _pipe(self) -> IO[str]:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    def _answer(self) -> dict:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"ended with status {self._process.wait()}; see its log")
-        return json.loads(line)
-
-
-def measure(peers: dict[str, RunningPeer], repetitions: int, seed: int, chosen: list[Work]) -> dict:
-    """Return figures[work][peer] = one number per repetition; failures hold the reason instead."""
-    figures: dict = {work.name: defaultdict(list) for work in chosen}
-    failures: dict = {work.name: {} for work in chosen}
-    names = list(peers)
-    for repetition in range(-1, repetitions):  # the first round only warms up
-        for work in chosen:
-            names.append(names.pop(0))
-            for name in names:
-                if name in failures[work.name]:
-                    continue
-                rng = random.Random(f"{seed} {repetition} {work.name}")
-                try:
-                    *before, timed = work.calls(rng)
-                    for call in before:
-                        peers[name].run(call)
-                    figure = work.figure(peers[name].run(timed))
-                except RuntimeError as error:
-                    failures[work.name][name] = str(error)
-                    continue
-                if repetition >= 0:
-                    figures[work.name][name].append(figure)
-        print(f"round {repetition + 1} of {repetitions} done", file=sys.stderr)
-    return {"figures": figures, "failures": failures}
-
-
-def report(result: dict, chosen: list[Work]) -> str:
-    """Return a Markdown table: medians, (lowest - highest), and Ratoon against the best peer pair by pair."""
-    names = list(result["peers"])
-    lines = ["| work | " + " | ".join(names) + " | ratoon : best peer |", "|---" * (len(names) + 2) + "|"]
-    for work in chosen:
-        figures, failures = result["figures"][work.name], result["failures"][work.name]
-        cells = []
-        for name in names:
-            values = figures.get(name)
-            cells.append(f"{spread(values, work)}" if values else f"failed: {failures.get(name, '?')[:40]}")
-        lines.append(f"| {work.name}, {work.unit} | " + " | ".join(cells) + f" | {ratio(figures, work)} |")
-    for key, unit in (("start_s", "start to ready, s"), ("peak_memory_mb", "peak memory, MB")):
-        lines.append(f"| {unit} | " + " | ".join(f"{result['peers'][n][key]:.3g}" for n in names) + " | |")
-    return "\n".join(lines)
-
-
-def spread(values: list[float], work: Work) -> str:
-    """Return the median with the range."""
-    digits = 0 if work.unit == "tok/s" else 3
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
-
-
-def ratio(figures: dict, work: Work) -> str:
-    """Return the median of Ratoon's figure over the best peer's, repetition by repetition."""
-    best_of = max if work.higher_is_better else min
-    others = {name: values for name, values in figures.items() if name != "ratoon" and values}
-    if not others or not figures.get("ratoon"):
-        return "-"
-    best = best_of(others, key=lambda name: statistics.median(others[name]))
-    pairs = [a / b for a, b in zip(figures["ratoon"], others[best], strict=True)]
-    return f"{statistics.median(pairs):.2f} ({min(pairs):.2f}-{max(pairs):.2f}) to {best}"
+UNKNOWN_S = 90.0
+"""What a piece of work that was never done is taken to need, all peers together."""
 
 
 def main() -> int:
@@ -142,77 +38,143 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     setup = commands.add_parser("setup", help="install peers")
     setup.add_argument("peers", nargs="*", choices=[[], *REQUIREMENTS], default=[])
-    run = commands.add_parser("run", help="compare")
-    run.add_argument(
-        "--model", type=Path, help="a GGUF file of the Llama family (default: the pulled smollm2)"
-    )
+    run = commands.add_parser("run", help="measure")
+    show = commands.add_parser("table", help="print the table")
     run.add_argument("--only", nargs="*", metavar="PEER", help="names as in the table's head")
-    run.add_argument("--work", nargs="*", metavar="NAME", help="run only work whose name starts like this")
-    run.add_argument("--repetitions", type=int, default=5)
+    run.add_argument("--work", nargs="*", metavar="NAME", help="only work whose name starts like this")
+    run.add_argument("--rounds", type=int, default=5, help="(default: %(default)s)")
+    run.add_argument("--minutes", type=float, default=9, help="for this call (default: %(default)s)")
+    run.add_argument("--limit", type=float, default=60, help="seconds a call may take (default: %(default)s)")
+    run.add_argument("--model", default="smollm2", help="a GGUF model of the Llama family")
     run.add_argument("--threads", type=int, default=2)
     run.add_argument("--seed", type=int, default=1)
-    run.add_argument("--out", type=Path, default=HERE / "result.json")
+    for command in (run, show):
+        command.add_argument("--out", type=Path, default=HERE / "result.json")
     for command in (setup, run):
-        command.add_argument("--environments", type=Path, default=ENVIRONMENTS)
+        command.add_argument("--environments", type=Path, default=HERE / ".environments")
     args = parser.parse_args()
-    return install(args) if args.command == "setup" else compare(args)
+    if args.command == "setup":
+        return install(args)
+    comparison = Comparison(args.out, conditions(args) if args.command == "run" else None)
+    if args.command == "run":
+        Bench(args, comparison).run()
+    print(table(comparison))
+    return 0
 
 
 def install(args: argparse.Namespace) -> int:
     """Set up the named peers, or all."""
-    failed = []
+    failed = False
     for environment in args.peers or REQUIREMENTS:
         try:
             set_up(environment, args.environments)
             print(f"{environment}: installed")
         except subprocess.CalledProcessError as error:
-            failed.append(environment)
+            failed = True
             print(f"{environment}: could not be installed ({error})")
-    return 1 if failed else 0
+    return int(failed)
 
 
-def compare(args: argparse.Namespace) -> int:
-    """Start every peer, measure, report."""
-    from ratoon.checkpoint.catalog import model_path
+def conditions(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what must be equal for figures to be put side by side."""
+    machine = {name: fact for name, fact in describe_machine().items() if "load" not in name}
+    return machine | {"threads": args.threads, "seed": args.seed, "model": resolve_model(args.model).name}
 
-    original = args.model or model_path("smollm2")
-    converted = args.environments / "models"
-    if not converted.exists():
-        subprocess.run([sys.executable, str(HERE / "convert.py"), str(original), str(converted)], check=True)
-    chosen = [w for w in WORK if not args.work or any(w.name.startswith(name) for name in args.work)]
-    running: dict[str, RunningPeer] = {}
-    result: dict = {
-        "machine": platform.processor() or platform.machine(),
-        "threads": args.threads,
-        "not_run": {},
-    }
-    try:
-        for spec in PEERS:
-            if args.only and spec.name not in args.only:
-                continue
-            model = original if spec.model is None else converted / spec.model
-            log = args.environments / f"{spec.name.replace(' ', '-')}.log"
+
+class Bench:
+    """Peers in their processes, started when they are first needed, and restarted where they ended."""
+
+    def __init__(self, args: argparse.Namespace, comparison: Comparison) -> None:
+        self._args = args
+        self._comparison = comparison
+        self._model = resolve_model(args.model)
+        self._specs = [spec for spec in PEERS if not args.only or spec.name in args.only]
+        self._work = [w for w in WORK if not args.work or any(w.name.startswith(name) for name in args.work)]
+        self._running: dict[str, PeerProcess] = {}
+
+    def run(self) -> None:
+        """Measure what is missing while there is time."""
+        converted = self._args.environments / "models"
+        if any(spec.model for spec in self._specs) and not converted.exists():
+            with atomic_folder(converted) as folder:
+                command = [sys.executable, str(HERE / "convert.py"), str(self._model), str(folder)]
+                subprocess.run(command, check=True)
+        begun = time.monotonic()
+        pieces = [(number, work) for number in range(self._args.rounds) for work in self._work]
+        try:
+            for done, (number, work) in enumerate(pieces):
+                specs = self._missing(number, work)
+                expected_s = self._comparison.expected_s(work.name) or UNKNOWN_S
+                if specs and time.monotonic() + expected_s > begun + self._args.minutes * 60:
+                    print(f"{done} of {len(pieces)} pieces are done; call again to go on.", file=sys.stderr)
+                    break
+                if specs:
+                    print(f"round {number + 1} of {self._args.rounds}: {work.name}", file=sys.stderr)
+                    self._measure(number, work, specs)
+        finally:
+            for process in self._running.values():
+                process.stop()
+
+    def _missing(self, number: int, work: Work) -> list[PeerSpec]:
+        """Return the peers to measure; who goes first changes from round to round and from work to work."""
+        missing = [
+            spec
+            for spec in self._specs
+            if not self._comparison.has(work.name, number, spec.name)
+            and not self._comparison.without_figures(work.name, spec.name)
+        ]
+        first = (number + WORK.index(work)) % max(1, len(missing))
+        return missing[first:] + missing[:first]
+
+    def _measure(self, number: int, work: Work, specs: list[PeerSpec]) -> None:
+        samples: list[Sample] = []
+        for spec in specs:
+            sample: Sample = {"work": work.name, "round": number, "peer": spec.name}
+            begun = time.perf_counter()
             try:
-                running[spec.name] = RunningPeer(spec, model, args.environments, log, args.threads)
-            except RuntimeError as error:
-                result["not_run"][spec.name] = str(error)
-        result |= measure(running, args.repetitions, args.seed, chosen)
-        result["peers"] = {
-            name: {
-                "description": peer.description,
-                "start_s": peer.start_s,
-                "peak_memory_mb": peer.peak_memory_bytes / 1e6,
-            }
-            for name, peer in running.items()
-        }
-    finally:
-        for peer in running.values():
-            peer.stop()
-    args.out.write_text(json.dumps(result, indent=1))
-    print(report(result, chosen))
-    for name, reason in result["not_run"].items():
-        print(f"\n{name} did not run: {reason}")
-    return 0
+                process = self._start(spec) if work.fresh else self._started(spec)
+            except (PeerError, TooSlowError) as error:
+                self._comparison.not_run[spec.name] = str(error) or "takes too long to start"
+                self._specs.remove(spec)
+                continue
+            try:
+                sample["figures"] = self._figures(process, number, work)
+            except TooSlowError:
+                sample["over_s"] = self._args.limit
+            except PeerError as error:
+                sample["error"] = str(error)
+            if work.fresh:
+                process.stop()
+            samples.append(sample | {"wall_s": time.perf_counter() - begun})
+        self._comparison.samples += samples
+        self._comparison.save()
+
+    def _figures(self, process: PeerProcess, number: int, work: Work) -> dict[str, float]:
+        *before, timed = work.calls(random.Random(f"{self._args.seed} {number} {work.name}"))
+        for call in before:
+            process.run(call, self._args.limit)
+        figures = {work.rows[0].name: work.figure(process.run(timed, self._args.limit))}
+        if work.fresh:
+            figures |= {START.name: process.start_s, PEAK_MEMORY.name: process.peak_memory_bytes / 1e6}
+        return figures
+
+    def _started(self, spec: PeerSpec) -> PeerProcess:
+        """Return the peer's process, warmed up."""
+        process = self._running.get(spec.name)
+        if process is None or not process.is_alive:
+            process = self._start(spec)
+            rng = random.Random(f"{self._args.seed} warm-up")
+            for batch in (1, 8):
+                process.run(Call([ids(rng, 256) for _ in range(batch)], 4), self._args.limit)
+            self._running[spec.name] = process
+        return process
+
+    def _start(self, spec: PeerSpec) -> PeerProcess:
+        model = self._model if spec.model is None else self._args.environments / "models" / spec.model
+        process = PeerProcess(spec, model, self._args.environments, self._args.threads)
+        self._comparison.peers[spec.name] = process.description
+        self._comparison.not_run.pop(spec.name, None)
+        return process
 
 
 if __name__ == "__main__":

@@ -34,9 +34,11 @@ class Transformers:
             self._forward(torch.tensor([shared[keep:]]), self._cache)
         self._cached = shared
 
-        cache = copy.deepcopy(self._cache)
-        if len(prompts) > 1 and shared:
+        if shared:
+            cache = copy.deepcopy(self._cache)
             cache.batch_repeat_interleave(len(prompts))
+        else:  # an emptied cache remembers its batch size
+            cache = DynamicCache(config=self._model.config)
         tokens = self._forward(torch.tensor([prompt[len(shared) :] for prompt in prompts]), cache)
         times = [time.perf_counter()]
         for _ in range(max_tokens - 1):

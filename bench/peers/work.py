@@ -20,18 +20,35 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Row:
+    """A line of the table; `name` ends in the unit."""
+
+    name: str
+    more_is_better: bool = False
+
+
+@dataclass(frozen=True)
 class Work:
-    """`calls` makes the calls of one repetition; the last one is timed. `figure` reads its token times."""
+    """`calls` makes the calls of one repetition; the last one is timed, and `figure` reads its token times.
+
+    With `fresh`, a process is started for it, and its start and its largest memory are figures, too.
+    """
 
     name: str
     unit: str
     calls: Callable[[random.Random], list[Call]]
     figure: Callable[[TokenTimes], float]
+    fresh: bool = False
 
     @property
-    def higher_is_better(self) -> bool:
-        """Rates are, times are not."""
-        return self.unit == "tok/s"
+    def rows(self) -> tuple[Row, ...]:
+        """Lines of the table that this work fills: the figure; start and memory where it is `fresh`."""
+        row = Row(f"{self.name}, {self.unit}", more_is_better=self.unit == "tok/s")
+        return (row, START, PEAK_MEMORY) if self.fresh else (row,)
+
+
+START = Row("process start to ready, s")
+PEAK_MEMORY = Row("peak memory of a process that does only the cold burst, MB")
 
 
 def ids(rng: random.Random, count: int) -> list[int]:
@@ -100,6 +117,6 @@ WORK = (
     decode(8, 128),
     decode(8, 1024),
     decode(8, 1024, shared=True),
-    Work("burst of 16, cold", "s", burst(primed=False), end),
+    Work("burst of 16, cold", "s", burst(primed=False), end, fresh=True),
     Work("burst of 16, primed", "s", burst(primed=True), end),
 )

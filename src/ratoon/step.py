@@ -121,11 +121,29 @@ class ChunkResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedReads:
+    """Requests of a step that attended together over `num_blocks` blocks which they have in common.
+
+    Each of the blocks was read once instead of once per request. `group` is the blocks' cache group.
+    """
+
+    group: int
+    request_ids: tuple[int, ...]
+    num_blocks: int
+
+    @property
+    def num_saved(self) -> int:
+        """Block reads that the others did not need."""
+        return (len(self.request_ids) - 1) * self.num_blocks
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
-    """The results of a plan's chunks, in the plan's order."""
+    """The results of a plan's chunks, in the plan's order, and what they read together."""
 
     step_id: int
     chunks: tuple[ChunkResult, ...]
+    shared_reads: tuple[SharedReads, ...] = ()
 
 
 class Runner(Protocol):

@@ -16,10 +16,13 @@ def test_the_index_equals_a_dictionary_of_lists(data: st.DataObject) -> None:
         remove = data.draw(st.booleans(), label="remove")
         if held and remove:
             key, block_id = data.draw(st.sampled_from(held), label="block")
-            index.remove(key, block_id)
-            twin[key].remove(block_id)
-            if not twin[key]:
-                del twin[key]
+            also = [other for other in held if other[0] != key and data.draw(st.booleans(), label="also")]
+            removed = [(key, block_id), *{key: (key, block_id) for key, block_id in also}.values()]
+            index.remove(*zip(*removed, strict=True))
+            for key, block_id in removed:
+                twin[key].remove(block_id)
+                if not twin[key]:
+                    del twin[key]
         else:
             keys = data.draw(st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=4), label="keys")
             ids = list(range(next_id, next_id + len(keys)))

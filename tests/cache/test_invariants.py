@@ -77,7 +77,7 @@ def lose_tokens(cache: CacheManager) -> None:
 
 def forget_index_entry(cache: CacheManager) -> None:
     block_hash = cache.requests[1].chain.block_hashes[0]
-    cache.pool.indexes[0].remove(block_hash, cache.block_tables(1)[0][0])
+    cache.pool.indexes[0].remove([block_hash], [cache.block_tables(1)[0][0]])
 
 
 def key_unfilled_block(cache: CacheManager) -> None:

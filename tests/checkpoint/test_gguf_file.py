@@ -30,6 +30,13 @@ def test_tensors_are_views_of_the_file_in_its_own_order(write_gguf: WriteGguf) -
     assert tensor.data.readonly
 
 
+def test_a_tensor_whose_pages_were_dropped_is_still_there(write_gguf: WriteGguf) -> None:
+    values = np.arange(5000, dtype=np.float32)
+    tensor = open_quietly(write_gguf(tensors={"a.weight": values})).tensor("a.weight")
+    tensor.drop_pages()
+    assert tensor.data == values.tobytes()
+
+
 def test_a_missing_tensor_is_named(write_gguf: WriteGguf) -> None:
     with pytest.raises(CorruptCheckpointError, match=r"no tensor 'nothing.weight'"):
         open_quietly(write_gguf()).tensor("nothing.weight")

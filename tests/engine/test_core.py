@@ -1,10 +1,13 @@
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ratoon.errors import EngineError, PromptTooLongError
 from ratoon.request.finish import FinishReason, Timings, Usage
+from ratoon.step import SharedReads
 
 MakeBench = Callable[..., Any]
 
@@ -49,6 +52,49 @@ def test_the_totals_count_every_step_and_the_failures_in_a_row(make_bench: MakeB
     bench.add([1, 2, 3])
     bench.step()
     assert totals.num_failed_in_a_row == 0
+
+
+def test_block_reads_that_a_step_was_spared_are_added_up(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+    execute = bench.runner.execute
+    reads = (SharedReads(0, (0, 1, 2), 5), SharedReads(1, (0, 1), 4))
+    monkeypatch.setattr(bench.runner, "execute", lambda plan: replace(execute(plan), shared_reads=reads))
+    bench.add([1, 2, 3], max_tokens=2)
+    bench.run()
+    assert bench.core.last_step.shared_reads == reads
+    assert bench.core.last_step.num_saved_block_reads == 2 * 5 + 1 * 4
+    bench.runner.failure = OSError("the device is gone")
+    bench.add([1, 2, 3])
+    bench.step()
+    assert bench.core.last_step.shared_reads == ()
+    assert bench.core.totals.num_saved_block_reads == 2 * 14
+
+
+def test_a_decoding_request_costs_the_cache_nothing_until_its_block_is_full(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = make_bench()
+    for i in range(8):
+        bench.add([1, 2, 3 + i], max_tokens=40)
+    bench.step()
+    calls: Counter[str] = Counter()
+
+    def count_calls(name: str) -> None:
+        method = getattr(bench.cache, name)
+
+        def counted(*args: Any, **settings: Any) -> Any:
+            calls[name] += 1
+            return method(*args, **settings)
+
+        monkeypatch.setattr(bench.cache, name, counted)
+
+    for name in ("match", "reserve", "announce", "commit", "release"):
+        count_calls(name)
+    for _ in range(4):  # tokens in a block
+        bench.step()
+    assert calls == {"reserve": 8, "announce": 8, "commit": 8}
 
 
 def test_without_requests_a_step_does_nothing(make_bench: MakeBench) -> None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ratoon.identity.digest
 from ratoon.errors import InvalidParameterError
-from ratoon.identity.digest import DIGEST_SIZE, Encodable, digest, encode
+from ratoon.identity.digest import DIGEST_SIZE, Encodable, digest, digest_chain, encode
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(max_size=40)
@@ -81,3 +82,27 @@ def test_a_digest_is_sha256() -> None:
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert digest(b"abc").hex() == expected
     assert len(digest(b"")) == DIGEST_SIZE
+
+
+@pytest.mark.parametrize("hashes_blocks", [True, False], ids=["as it runs here", "by hashlib"])
+@given(
+    before=st.binary(max_size=70),
+    blocks=st.lists(st.binary(min_size=9, max_size=9)),
+    after=st.binary(max_size=70),
+)
+def test_each_digest_of_a_chain_is_over_the_one_before_it(
+    hashes_blocks: bool, before: bytes, blocks: list[bytes], after: bytes
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if not hashes_blocks:
+            patch.setattr(ratoon.identity.digest, "_HASHES_BLOCKS", False)
+        found = digest_chain(bytes(32), before, b"".join(blocks), 9, after)
+    assert len(found) == len(blocks)
+    for parent, block, own in zip([bytes(32), *found], blocks, found, strict=False):
+        assert own == digest(parent + before + block + after)
+
+
+def test_a_chain_is_right_whatever_is_left_of_the_last_64_bytes() -> None:
+    for length in range(130):
+        after = bytes(length)
+        assert digest_chain(bytes(32), b"", b"block", 5, after) == [digest(bytes(32) + b"block" + after)]

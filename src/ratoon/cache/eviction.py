@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Protocol
 
@@ -53,8 +54,9 @@ class LeastRecentlyUsed:
 
     def evict(self, count: int) -> list[int]:
         """Pop from the front."""
-        pop = self._order.popitem
-        return [pop(last=False)[0] for _ in range(count)]
+        victims = list(islice(self._order, count))
+        self.remove(victims)
+        return victims
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._order)

@@ -19,20 +19,36 @@ class BlockIndex:
     def add(self, block_hashes: Sequence[bytes], block_ids: Sequence[int]) -> None:
         """Enter blocks under their keys."""
         first = self.first
-        new = dict(zip(block_hashes, block_ids, strict=True))
-        if len(new) == len(block_ids) and first.keys().isdisjoint(new):
-            first.update(new)
-            return
+        if first.keys().isdisjoint(block_hashes):
+            num_keys = len(first) + len(block_hashes)
+            first.update(zip(block_hashes, block_ids, strict=True))
+            if len(first) == num_keys:
+                return
+            for block_hash in set(block_hashes):  # some are equal, and the oldest comes first
+                del first[block_hash]
         for block_hash, block_id in zip(block_hashes, block_ids, strict=True):
             if first.setdefault(block_hash, block_id) != block_id:
                 self._others.setdefault(block_hash, []).append(block_id)
 
-    def remove(self, block_hash: bytes, block_id: int) -> None:
-        """Take one block out; the key stays while another block has it."""
+    def remove(self, block_hashes: Sequence[bytes], block_ids: Sequence[int]) -> None:
+        """Take blocks out; a key stays while another block has it."""
+        if not self._others:
+            found = list(map(self.first.pop, block_hashes))
+            assert found == list(block_ids), "a block is not under its key"
+            return
+        for block_hash, block_id in zip(block_hashes, block_ids, strict=True):
+            self._remove(block_hash, block_id)
+
+    def block_ids(self, block_hash: bytes) -> tuple[int, ...]:
+        """Return all blocks of a key, the one a match uses first; empty for an unknown key."""
+        first = self.first.get(block_hash)
+        return () if first is None else (first, *self._others.get(block_hash, ()))
+
+    def _remove(self, block_hash: bytes, block_id: int) -> None:
         others = self._others.get(block_hash)
         if others is None:
-            assert self.first[block_hash] == block_id, "the block is not under this key"
-            del self.first[block_hash]
+            found = self.first.pop(block_hash)
+            assert found == block_id, "the block is not under this key"
             return
         if self.first[block_hash] == block_id:
             self.first[block_hash] = others.pop(0)
@@ -40,11 +56,6 @@ class BlockIndex:
             others.remove(block_id)
         if not others:
             del self._others[block_hash]
-
-    def block_ids(self, block_hash: bytes) -> tuple[int, ...]:
-        """Return all blocks of a key, the one a match uses first; empty for an unknown key."""
-        first = self.first.get(block_hash)
-        return () if first is None else (first, *self._others.get(block_hash, ()))
 
     def clear(self) -> None:
         """Forget every key."""

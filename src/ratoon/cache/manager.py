@@ -6,6 +6,7 @@ ends a request's stay, preemption included. The manager is used from one thread 
 its number and its hash chain.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from ratoon.cache.events import CacheEvent, CacheReset, EventLog
@@ -196,7 +197,7 @@ class CacheManager:
         for ids in reversed(request.ids):
             self.pool.release(ids[filled:][::-1])
         rows = zip(*(reversed(ids[:filled]) for ids in request.ids), strict=True)
-        self.pool.release([block_id for row in rows for block_id in row if block_id])
+        self.pool.release(list(filter(None, itertools.chain.from_iterable(rows))))  # without null blocks
 
     def reset(self) -> CacheReset:
         """Drop every key. Running requests keep their blocks, but these are never keyed or matched again."""

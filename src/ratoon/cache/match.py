@@ -14,6 +14,9 @@ from ratoon.spec.cache_group import BlockTables
 
 _log = logging.getLogger(__name__)
 
+PIECE = 512
+"""Hashes that are looked up at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -71,10 +74,20 @@ class Matcher:
         )
 
     def _look_up(self, group: int, hashes: Sequence[bytes]) -> list[int]:
-        """Return a block for each hash, 0 where there is none; committed blocks before those in flight."""
-        found = list(map(self._pool.indexes[group].first.get, hashes, repeat(NULL_BLOCK)))
-        self._in_flight.complete(group, hashes, found)
-        return found
+        """Return a block for each hash, 0 where there is none; committed blocks before those in flight.
+
+        Without a window nothing counts after the first that is missing, so what follows is not looked up.
+        """
+        committed = self._pool.indexes[group].first
+        found: list[int] = []
+        for start in range(0, len(hashes), PIECE):
+            piece = hashes[start : start + PIECE]
+            blocks = list(map(committed.get, piece, repeat(NULL_BLOCK)))
+            self._in_flight.complete(group, piece, blocks)
+            found += blocks
+            if self._groups[group].window is None and NULL_BLOCK in blocks:
+                break
+        return found + [NULL_BLOCK] * (len(hashes) - len(found))
 
     def _agree(self, found: Sequence[Sequence[int]], length: int, num_tokens: int) -> tuple[int, int | None]:
         """Shorten the hit until every group allows it; return its length and which group decided it."""

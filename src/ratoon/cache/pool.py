@@ -12,6 +12,8 @@ Block 0 is the null block: it is in no queue, has no key and no references.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import cast
 
 from ratoon.cache.events import BlocksEvicted, BlocksStored, EventLog
 from ratoon.cache.eviction import EvictionPolicy
@@ -139,8 +141,10 @@ class BlockPool:
         hashes, groups, tokens = self.block_hashes, self.block_groups, self.block_tokens
         for block_id, block_hash, record in zip(block_ids, block_hashes, block_tokens, strict=True):
             hashes[block_id] = block_hash
-            groups[block_id] = group
             tokens[block_id] = record
+        if len(self.indexes) > 1:
+            for block_id in block_ids:
+                groups[block_id] = group
         self.indexes[group].add(block_hashes, block_ids)
         self._stats.num_stored_blocks += len(block_ids)
         if self._events.recording:
@@ -158,15 +162,18 @@ class BlockPool:
         return len(keyed)
 
     def _drop_keys(self, victims: Sequence[int]) -> None:
-        lost = []
+        hashes, tokens = self.block_hashes, self.block_tokens
+        lost = cast("tuple[bytes, ...]", tuple(map(hashes.__getitem__, victims)))  # idle blocks have keys
         groups = tuple(map(self.block_groups.__getitem__, victims))
-        for block_id, group in zip(victims, groups, strict=True):
-            block_hash = self.block_hashes[block_id]
-            assert block_hash is not None, "an idle block has a key"
-            self.indexes[group].remove(block_hash, block_id)
-            self.block_hashes[block_id] = self.block_tokens[block_id] = None
-            lost.append(block_hash)
+        for g, index in enumerate(self.indexes):
+            if groups.count(g) == len(groups):
+                index.remove(lost, victims)
+                break
+            own = [group == g for group in groups]
+            index.remove(tuple(compress(lost, own)), tuple(compress(victims, own)))
+        for block_id in victims:
+            hashes[block_id] = tokens[block_id] = None
         self.num_dropped_keys += len(lost)
         self._stats.num_evicted_blocks += len(lost)
         if self._events.recording:
-            self._events.add(BlocksEvicted(groups, tuple(victims), tuple(lost)))
+            self._events.add(BlocksEvicted(groups, tuple(victims), lost))

@@ -1,5 +1,6 @@
 """`RawTensor`: one tensor as it lies in a model file."""
 
+import mmap
 from dataclasses import dataclass
 
 
@@ -17,3 +18,11 @@ class RawTensor:
     shape: tuple[int, ...]
     dtype: str
     data: memoryview
+
+    def drop_pages(self) -> None:
+        """Let go of the memory through which the file was read; who reads on finds everything again.
+
+        Until then what was read counts as the process's own memory, although it is the file's.
+        """
+        if isinstance(self.data.obj, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self.data.obj.madvise(mmap.MADV_DONTNEED)

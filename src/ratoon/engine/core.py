@@ -79,12 +79,11 @@ class EngineCore:
         if not plan.chunks:
             return ()
         planned = self._clock()
-        failed = False
+        result = None
         try:
             result = self._runner.execute(plan)
         except BaseException as error:
             executed = self._clock()
-            failed = True
             deltas = self.scheduler.fail(plan, error, executed)
             if not isinstance(error, Exception):
                 raise
@@ -103,6 +102,7 @@ class EngineCore:
             plan_s=planned - drafted,
             execute_s=executed - planned,
             apply_s=self._clock() - executed,
+            shared_reads=result.shared_reads if result else (),
         )
-        self.totals.add(self.last_step, failed=failed)
+        self.totals.add(self.last_step, failed=result is None)
         return deltas

@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 
+from ratoon.step import SharedReads
+
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """What one step did and where its time went. The counts of requests are those after the step."""
+    """What one step did and where its time went. The counts of requests are those after the step.
+
+    `shared_reads` names the requests that read blocks together; a failed step has none.
+    """
 
     num_tokens: int
     num_scheduled: int
@@ -16,6 +21,12 @@ class StepStats:
     plan_s: float
     execute_s: float
     apply_s: float
+    shared_reads: tuple[SharedReads, ...] = ()
+
+    @property
+    def num_saved_block_reads(self) -> int:
+        """Block reads that the step was spared, because blocks in common were read once."""
+        return sum(reads.num_saved for reads in self.shared_reads)
 
 
 @dataclass(slots=True)
@@ -25,6 +36,7 @@ class StepTotals:
     num_steps: int = 0
     num_failed_steps: int = 0
     num_failed_in_a_row: int = 0
+    num_saved_block_reads: int = 0
     draft_s: float = 0.0
     plan_s: float = 0.0
     execute_s: float = 0.0
@@ -35,6 +47,7 @@ class StepTotals:
         self.num_steps += 1
         self.num_failed_steps += failed
         self.num_failed_in_a_row = self.num_failed_in_a_row + 1 if failed else 0
+        self.num_saved_block_reads += step.num_saved_block_reads
         self.draft_s += step.draft_s
         self.plan_s += step.plan_s
         self.execute_s += step.execute_s

@@ -10,6 +10,13 @@ from hashlib import sha256
 
 from ratoon.errors import InvalidParameterError
 
+try:
+    from ratoon.identity._sha256 import hash_blocks, is_available  # not there without a compiler
+
+    _HASHES_BLOCKS = is_available()
+except ImportError:
+    _HASHES_BLOCKS = False
+
 KEY_VERSION = 1
 HASH_NAME = "sha256"
 DIGEST_SIZE = 32
@@ -21,6 +28,17 @@ Encodable = None | bool | int | float | str | bytes | tuple["Encodable", ...]
 def digest(data: bytes) -> bytes:
     """Return the 32-byte SHA-256 of `data`; of hashlib's functions the quickest on blocks of 16 tokens."""
     return sha256(data).digest()
+
+
+def digest_chain(parent: bytes, before: bytes, blocks: bytes, width: int, after: bytes) -> list[bytes]:
+    """Return a digest per block of `width` bytes: of the digest before it, `before`, the block, `after`."""
+    if _HASHES_BLOCKS:
+        return hash_blocks(parent, before, blocks, width, after)
+    digests = []
+    for start in range(0, len(blocks), width):
+        parent = digest(parent + before + blocks[start : start + width] + after)
+        digests.append(parent)
+    return digests
 
 
 def encode(value: Encodable) -> bytes:

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable
 
 from ratoon.errors import InvalidParameterError
-from ratoon.identity.digest import DIGEST_SIZE, digest
+from ratoon.identity.digest import DIGEST_SIZE, digest_chain
 from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
 
 _TOKEN_CODE = "I"
@@ -69,16 +69,18 @@ class HashChain:
             new.byteswap()
         data = new.tobytes()
         width = size * _TOKEN_SIZE
-        records = [data[i : i + width] for i in range(0, len(data), width)]
+        count = struct.pack("<I", size)
+        hashes = self.block_hashes
 
         extras = self.extra_keys
-        uniform_from = extras.uniform_from
-        uniform = extras.encode_block(uniform_from, uniform_from)  # nothing overlaps an empty span there
-        parent = self.block_hashes[-1] if self.block_hashes else self.root
-        count = struct.pack("<I", size)
-        add_hash = self.block_hashes.append
-        for start, record in zip(range(first * size, last * size, size), records, strict=True):
-            suffix = uniform if start >= uniform_from else extras.encode_block(start, start + size)
-            parent = digest(parent + count + record + suffix)
-            add_hash(parent)
-        self.block_tokens += records
+        # Blocks that something of their own belongs to; after them only the adapter is left.
+        varied = min(max(first, -(-extras.uniform_from // size)), last)
+        for block in range(first, varied):
+            own = data[(block - first) * width : (block - first + 1) * width]
+            suffix = extras.encode_block(block * size, (block + 1) * size)
+            hashes += digest_chain(hashes[-1] if hashes else self.root, count, own, width, suffix)
+        if varied < last:
+            rest = data[(varied - first) * width :]
+            suffix = extras.encode_block(extras.uniform_from, extras.uniform_from)  # an empty span
+            hashes += digest_chain(hashes[-1] if hashes else self.root, count, rest, width, suffix)
+        self.block_tokens += struct.unpack(f"{width}s" * (last - first), data)

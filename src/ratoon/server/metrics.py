@@ -41,6 +41,10 @@ ENGINE_COUNTERS = {
     "preemptions": ("num_preemptions", "Times a running answer gave its blocks back to wait again."),
     "steps": ("num_steps", "Steps, failed ones included."),
     "failed_steps": ("num_failed_steps", "Steps that failed, together with their requests."),
+    "saved_block_reads": (
+        "num_saved_block_reads",
+        "Block reads spared in steps, because answers with blocks in common read them once.",
+    ),
     "spec_decode_proposals": ("num_proposals", "Rows of drafts verified, one per answer and step."),
     "spec_decode_draft_tokens": ("num_drafts", "Drafts verified."),
     "spec_decode_accepted_tokens": ("num_accepted_drafts", "Those of them that became output."),

@@ -20,6 +20,7 @@ class EngineSnapshot:
     num_preemptions: int
     num_steps: int
     num_failed_steps: int
+    num_saved_block_reads: int
     num_proposals: int
     num_drafts: int
     num_accepted_drafts: int
@@ -47,6 +48,7 @@ def take_snapshot(core: EngineCore) -> EngineSnapshot:
         num_preemptions=scheduler.num_preemptions,
         num_steps=totals.num_steps,
         num_failed_steps=totals.num_failed_steps,
+        num_saved_block_reads=totals.num_saved_block_reads,
         num_proposals=drafts.num_proposals,
         num_drafts=drafts.num_drafts,
         num_accepted_drafts=drafts.num_accepted_drafts,

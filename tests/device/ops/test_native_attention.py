@@ -126,7 +126,10 @@ class Run:
         slots = tables[owners, blocks].astype(np.int64) * self._block_size + offsets
         rows = np.concatenate([self.inputs[p.sequence][p.first : p.last] for p in parts])
         step = StepInputs(positions, cu_seqlens, (tables,), (slots if write else np.full_like(slots, -1),))
-        self._block(rows, self._ops.begin(step))
+        self._block(rows, begun := self._ops.begin(step))
+        self.shared_reads = [
+            (reads.group, list(reads.sequences), reads.num_blocks) for reads in self._ops.shared_reads(begun)
+        ]
         return np.split(rows, cu_seqlens[1:-1])
 
     def whole(self) -> list[Floats]:
@@ -227,6 +230,26 @@ def test_sequences_that_share_blocks_get_the_bits_of_copies(variant: str, case: 
     for order in (last_rows, last_rows[::-1], last_rows[2:4]):
         for a, b in zip(sharing.step(*order, write=False), own.step(*order, write=False), strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+def test_a_step_says_who_read_which_blocks_together(variant: str) -> None:
+    """Three have the blocks of the first 256 positions, two of them the next 128; the last is on its own."""
+    lengths = (400, 390, 300, 280)
+    run = Run(NativeOps(2, variant), PLAIN, lengths=lengths)
+    run.tables[:3, :16] = run.tables[0, :16]
+    run.tables[1, :24] = run.tables[0, :24]
+    run.step(*(Part(i, n - 1, n) for i, n in enumerate(lengths)), write=False)
+    shared = [(group, sorted(sequences), count) for group, sequences, count in run.shared_reads]
+    assert sorted(shared) == [(0, [0, 1], 8), (0, [0, 1, 2], 16)]
+    run.step(Part(3, 279, 280), Part(1, 389, 390), write=False)
+    assert run.shared_reads == []
+
+
+def test_sequences_whose_windows_begin_at_different_blocks_read_alone(variant: str) -> None:
+    run = Run(NativeOps(1, variant), replace(PLAIN, window=60), lengths=(400, 400, 400))
+    run.tables[:] = run.tables[0]
+    run.step(Part(0, 380, 381), Part(1, 380, 381), Part(2, 300, 301), write=False)
+    assert run.shared_reads == [(0, [0, 1], 4)]  # positions 321 to 380
 
 
 def test_a_row_that_writes_nothing_reads_what_is_there(variant: str) -> None:

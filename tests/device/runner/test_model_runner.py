@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from ratoon.device.model.decoder import Decoder
-from ratoon.device.ops.protocol import Floats, StepInputs
+from ratoon.device.ops.native import NativeOps
+from ratoon.device.ops.protocol import Floats, Ops, StepInputs
+from ratoon.device.ops.reference import ReferenceOps
 from ratoon.device.runner.model_runner import LOGIT_ROWS, ModelRunner
 from ratoon.device.sampling.logprobs import top_logprobs
 from ratoon.errors import EngineError
 from ratoon.request.sampling_params import SamplingParams
-from ratoon.step import ChunkResult, SampleSpec, ScheduledChunk, StepPlan
+from ratoon.step import ChunkResult, SampleSpec, ScheduledChunk, SharedReads, StepPlan
 
 GREEDY = SamplingParams(temperature=0)
 PROMPT = tuple(int(token) for token in np.random.default_rng(4).integers(0, 61, 37))
@@ -71,6 +73,21 @@ def test_a_chunk_that_does_not_sample_writes_and_returns_nothing(runner: ModelRu
     assert _run(runner, first)[0] == ChunkResult(1)
     rest = _prefill(token_ids=PROMPT[20:], first_position=20, write_from=20)
     assert _run(runner, rest)[0] == whole
+
+
+def test_requests_that_read_blocks_together_are_named(tiny_llama: Path, open_decoder: OpenDecoder) -> None:
+    def read_together(ops: Ops) -> tuple[SharedReads, ...]:
+        runner = ModelRunner(open_decoder(tiny_llama, ops=ops)[0], num_groups=1, block_size=16)
+        tokens = PROMPT * 4
+        runner.execute(StepPlan(1, (_prefill(token_ids=tokens),)))
+        last = len(tokens) - 1
+        hit = _prefill(token_ids=tokens[-1:], first_position=last, write_from=last + 1)
+        return runner.execute(StepPlan(2, (hit, replace(hit, request_id=7)))).shared_reads
+
+    (found,) = read_together(NativeOps(1))
+    assert (found.group, found.num_blocks, found.num_saved) == (0, 10, 10)
+    assert sorted(found.request_ids) == [1, 7]
+    assert read_together(ReferenceOps()) == ()
 
 
 def test_a_full_hit_runs_one_token_and_writes_nothing(
@@ -179,6 +196,7 @@ class CountingDecoder(Decoder):
 
     def __init__(self, inner: Decoder) -> None:
         self.inner = inner
+        self.shared_reads = ()
         self.asked: list[int] = []
 
     def __call__(self, token_ids: Any, inputs: StepInputs, rows: Any, given: Any = ()) -> Floats:

@@ -22,6 +22,7 @@ from ratoon.device.ops.protocol import (
     Head,
     Ints,
     Ops,
+    SharedReads,
     StepInputs,
 )
 
@@ -35,13 +36,17 @@ class Layer:
 
 
 class Decoder:
-    """Computes steps over the KV pages its attention blocks were built on. The pages are all it changes."""
+    """Computes steps over the KV pages its attention blocks were built on, and writes to nothing else.
+
+    `shared_reads` tells which sequences of the last step read blocks together.
+    """
 
     def __init__(self, ops: Ops, embedding: Embedding, layers: Sequence[Layer], head: Head) -> None:
         self._ops = ops
         self._embedding = embedding
         self._layers = tuple(layers)
         self._head = head
+        self.shared_reads: Sequence[SharedReads] = ()
 
     def __call__(
         self,
@@ -69,6 +74,7 @@ class Decoder:
             layer.attention(x, step, adapters)
             layer.feed_forward(x, adapters)
         last.attention(x, step, adapters)
+        self.shared_reads = self._ops.shared_reads(step)
         x = x[rows]
         if len(rows):
             last.feed_forward(x, adapters_of_rows)

@@ -229,6 +229,11 @@ class NativeOps:
             inputs.positions, inputs.cu_seqlens, list(inputs.block_tables), list(inputs.write_slots)
         )
 
+    def shared_reads(self, step: Step) -> list[_native.SharedReads]:
+        """Return which sequences read blocks together, once every layer has run."""
+        assert isinstance(step, _native.Step), "a step of another implementation"
+        return step.shared_reads()
+
     def _check(self, tensor: RawTensor) -> tuple[int, int]:
         if not self.supports(tensor.dtype):
             raise UnsupportedModelError(
@@ -241,7 +246,9 @@ class NativeOps:
         """Pack one tensor; with `unit`, panels start afresh every so many rows (at each head)."""
         rows, columns = self._check(tensor)
         data = np.frombuffer(tensor.data, np.uint8)
-        return _native.pack(self._engine, data, tensor.dtype, rows, columns, unit or rows)
+        packed = _native.pack(self._engine, data, tensor.dtype, rows, columns, unit or rows)
+        tensor.drop_pages()
+        return packed
 
     def _rope(self, rope: Rope) -> _native.Rope:
         """Hand over a pair of tables once, however many layers use it."""

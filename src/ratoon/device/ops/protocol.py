@@ -121,6 +121,25 @@ class Step(Protocol):
     """A step's inputs as the implementation keeps them; valid until the next `begin`."""
 
 
+class SharedReads(Protocol):
+    """Sequences of a step, by number, that read so many blocks of a cache group once for all of them."""
+
+    @property
+    def group(self) -> int:
+        """The cache group."""
+        ...
+
+    @property
+    def sequences(self) -> Sequence[int]:
+        """Two or more."""
+        ...
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Rope:
     """Tables of one rotary embedding: cos and sin float32 [max_context, dim / 2]."""
@@ -273,4 +292,8 @@ class Ops(Protocol):
 
     def begin(self, inputs: StepInputs) -> Step:
         """Take a step's inputs, once for all layers."""
+        ...
+
+    def shared_reads(self, step: Step) -> Sequence[SharedReads]:
+        """Return which sequences read blocks together, once every layer has run."""
         ...

@@ -22,6 +22,8 @@ from ratoon.device.ops.protocol import (
     Ints,
     KVLayout,
     KVPages,
+    SharedReads,
+    Step,
     StepInputs,
 )
 from ratoon.device.ops.reference_adapter import ReferenceAdapter, ReferenceAdapterRows, reference_rows
@@ -131,3 +133,7 @@ class ReferenceOps:
     def begin(self, inputs: StepInputs) -> StepInputs:
         """Take a step's inputs, once for all layers."""
         return inputs
+
+    def shared_reads(self, step: Step) -> Sequence[SharedReads]:
+        """Return nothing: every sequence reads for itself."""
+        return ()

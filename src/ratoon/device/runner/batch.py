@@ -1,14 +1,14 @@
 """`BatchBuilder`: a step plan's chunks, laid end to end as the arrays that the decoder takes."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 
 import numpy as np
 
 from ratoon.device.ops.dequantize import dequantize
 from ratoon.device.ops.protocol import Adapter, Floats, Ints, StepInputs
 from ratoon.device.runner.table_matrix import TableMatrix
-from ratoon.step import StepPlan
+from ratoon.step import ScheduledChunk, StepPlan
 
 FindAdapter = Callable[[bytes], Adapter]
 """From a digest to the adapter, which the chunk's request keeps in memory."""
@@ -26,29 +26,44 @@ class BatchBuilder:
         self._block_size = block_size
         self._find_adapter = find_adapter
         self._tables = TableMatrix(num_groups)
+        self._groups = range(num_groups)
 
     def build(self, plan: StepPlan) -> tuple[Ints, StepInputs]:
-        """Return token ids int32 [n] and where they stand; the block tables are valid until the next call."""
+        """Return token ids int32 [n] and where they stand; the block tables are valid until the next call.
+
+        Everything is collected in lists: most steps have few rows, where each array operation costs more
+        than it does.
+        """
         chunks = plan.chunks
-        lengths = np.array([len(chunk.token_ids) for chunk in chunks], np.int32)
-        cu_seqlens = np.zeros(len(chunks) + 1, np.int32)
-        np.cumsum(lengths, out=cu_seqlens[1:])
-        num_rows = int(cu_seqlens[-1])
-        token_ids = np.fromiter(chain.from_iterable(chunk.token_ids for chunk in chunks), np.int32, num_rows)
-        sequence = np.repeat(np.arange(len(chunks)), lengths)
-        first = np.array([chunk.first_position for chunk in chunks], np.int32)
-        positions = np.arange(num_rows, dtype=np.int32) + (first - cu_seqlens[:-1])[sequence]
-        writes = positions >= np.array([chunk.write_from for chunk in chunks], np.int32)[sequence]
-        blocks, offsets = np.divmod(positions, self._block_size)
-        tables = self._tables.update([chunk.block_tables for chunk in chunks])
-        slots = tuple(
-            np.where(writes, table[sequence, blocks].astype(np.int64) * self._block_size + offsets, -1)
-            for table in tables
+        ends = accumulate((len(chunk.token_ids) for chunk in chunks), initial=0)
+        token_ids = chain.from_iterable(chunk.token_ids for chunk in chunks)
+        positions = chain.from_iterable(
+            range(chunk.first_position, chunk.first_position + len(chunk.token_ids)) for chunk in chunks
         )
-        adapters = tuple(
-            None if chunk.adapter is None else self._find_adapter(chunk.adapter) for chunk in chunks
+        return _ints(token_ids), StepInputs(
+            _ints(positions),
+            _ints(ends),
+            self._tables.update([chunk.block_tables for chunk in chunks]),
+            tuple(np.array(self._write_slots(chunks, group), np.int64) for group in self._groups),
+            tuple(None if chunk.adapter is None else self._find_adapter(chunk.adapter) for chunk in chunks),
         )
-        return token_ids, StepInputs(positions, cu_seqlens, tables, slots, adapters)
+
+    def _write_slots(self, chunks: Sequence[ScheduledChunk], group: int) -> list[int]:
+        """Return where each row's K and V go, -1 where they are there already."""
+        size = self._block_size
+        slots: list[int] = []
+        for chunk in chunks:
+            table = chunk.block_tables[group]
+            end = chunk.first_position + len(chunk.token_ids)
+            position = min(max(chunk.first_position, chunk.write_from), end)
+            slots += [-1] * (position - chunk.first_position)
+            while position < end:
+                block, offset = divmod(position, size)
+                count = min(size - offset, end - position)
+                first = table[block] * size + offset
+                slots += range(first, first + count)
+                position += count
+        return slots
 
 
 def given_rows(plan: StepPlan, starts: Sequence[int]) -> Iterator[tuple[int, Floats]]:
@@ -60,3 +75,7 @@ def given_rows(plan: StepPlan, starts: Sequence[int]) -> Iterator[tuple[int, Flo
         for rows in chunk.input_rows:
             data = np.frombuffer(rows.data, np.uint8).reshape(rows.num_rows, -1)
             yield start + rows.place, dequantize(data, rows.dtype)
+
+
+def _ints(values: "chain[int] | accumulate[int]") -> Ints:
+    return np.array(list(values), np.int32)

@@ -16,7 +16,7 @@ from ratoon.device.ops.protocol import Floats
 from ratoon.device.runner.batch import BatchBuilder, FindAdapter, given_rows, no_adapter
 from ratoon.device.sampling.logprobs import top_logprobs
 from ratoon.device.sampling.sampler import sample
-from ratoon.step import ChunkResult, Logprobs, SampleSpec, ScheduledChunk, StepPlan, StepResult
+from ratoon.step import ChunkResult, Logprobs, SampleSpec, ScheduledChunk, SharedReads, StepPlan, StepResult
 
 LOGIT_ROWS = 64
 """Rows whose logits are held at once: a prompt's worth of them would be larger than the model."""
@@ -52,8 +52,15 @@ class ModelRunner:
             row for chunk, start in zip(plan.chunks, starts, strict=False) for row in _rows_read(chunk, start)
         ]
         hidden = self._decoder(token_ids, inputs, np.array(rows, np.intp), given_rows(plan, starts))
+        shared_reads = tuple(
+            SharedReads(
+                reads.group, tuple(plan.chunks[i].request_id for i in reads.sequences), reads.num_blocks
+            )
+            for reads in self._decoder.shared_reads
+        )
         logits = self._logits(hidden)
-        return StepResult(plan.step_id, tuple(self._read(chunk, logits) for chunk in plan.chunks))
+        results = tuple(self._read(chunk, logits) for chunk in plan.chunks)
+        return StepResult(plan.step_id, results, shared_reads)
 
     def _logits(self, hidden: Floats) -> Iterator[Floats]:
         for start in range(0, len(hidden), LOGIT_ROWS):
