@@ -12,7 +12,7 @@ from peers import HERE, PeerSpec, python_of
 from work import Call, TokenTimes
 
 START_LIMIT_S = 300
-"""Some peers compile when they start."""
+"""For the start, and for each of the calls that warm up: some peers compile then."""
 
 
 class PeerError(Exception):

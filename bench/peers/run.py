@@ -20,7 +20,7 @@ from typing import Any
 
 from comparison import Comparison, Sample
 from peers import HERE, PEERS, REQUIREMENTS, PeerSpec, set_up
-from process import PeerError, PeerProcess, TooSlowError
+from process import START_LIMIT_S, PeerError, PeerProcess, TooSlowError
 from table import table
 from work import PEAK_MEMORY, START, WORK, Call, Work, ids
 
@@ -165,7 +165,7 @@ class Bench:
             process = self._start(spec)
             rng = random.Random(f"{self._args.seed} warm-up")
             for batch in (1, 8):
-                process.run(Call([ids(rng, 256) for _ in range(batch)], 4), self._args.limit)
+                process.run(Call([ids(rng, 256) for _ in range(batch)], 4), START_LIMIT_S)
             self._running[spec.name] = process
         return process
 
