@@ -6,11 +6,13 @@ the others. Drafts stand in slots after the known tokens. Those that turn out ri
 again, those that were wrong are overwritten, and only blocks of known tokens are committed.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ratoon.cache.manager import CacheManager
 from ratoon.draft.drafter import Guess
+from ratoon.draft.step_cost import StepCost
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.request import Request
@@ -33,7 +35,14 @@ class DraftModel:
     is_free = False
 
     def __init__(
-        self, cache: CacheManager, runner: Runner, *, root: bytes, max_model_len: int, max_chunk: int
+        self,
+        cache: CacheManager,
+        runner: Runner,
+        *,
+        root: bytes,
+        max_model_len: int,
+        max_chunk: int,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.cache = cache
         self._runner = runner
@@ -42,6 +51,8 @@ class DraftModel:
         self._max_chunk = max_chunk
         self._shadows: dict[int, _Shadow] = {}
         self._num_steps = 0
+        self._clock = clock
+        self._cost = StepCost()
 
     def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
         """See `Drafter`."""
@@ -63,6 +74,10 @@ class DraftModel:
                 if chunk.sample is not None and len(drafts[chunk.request_id]) < counts[chunk.request_id]
             ]
         return [Guess(drafts.get(request.id, ())) for request, _ in wishes]
+
+    def seconds_per_draft(self, num_requests: int) -> float:
+        """See `Drafter`."""
+        return self._cost.seconds(num_requests) / num_requests
 
     def reset_cache(self) -> None:
         """See `Drafter`."""
@@ -104,7 +119,11 @@ class DraftModel:
     def _run(self, chunks: Sequence[ScheduledChunk], drafts: dict[int, list[int]]) -> None:
         """Compute a step and add what it sampled to the drafts."""
         self._num_steps += 1
-        result = self._runner.execute(StepPlan(self._num_steps, tuple(chunks)))
+        plan = StepPlan(self._num_steps, tuple(chunks))
+        begun = self._clock()
+        result = self._runner.execute(plan)
+        if plan.num_tokens == len(chunks):
+            self._cost.add(len(chunks), self._clock() - begun)
         for chunk, found in zip(chunks, result.chunks, strict=True):
             shadow = self._shadows[chunk.request_id]
             end = chunk.first_position + len(chunk.token_ids)

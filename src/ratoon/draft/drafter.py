@@ -34,6 +34,10 @@ class Drafter(Protocol):
         """
         ...
 
+    def seconds_per_draft(self, num_requests: int) -> float:
+        """Say what a draft takes that is guessed for so many requests together, catching up not counted."""
+        ...
+
     def reset_cache(self) -> None:
         """Forget what was kept for requests to come."""
         ...
