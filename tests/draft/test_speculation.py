@@ -28,7 +28,7 @@ class Scripted:
         self.wishes.append([count for _, count in wishes])
         return [Guess([5] * count, self.kind) if count else NO_GUESS for _, count in wishes]
 
-    def seconds_per_draft(self, num_requests: int) -> float:
+    def round_seconds(self, num_requests: int) -> float:
         return self.draft_s
 
     def reset_cache(self) -> None:
@@ -180,3 +180,18 @@ def test_steps_with_prompts_teach_nothing_about_costs(make_request: MakeRequest)
 )
 def test_equal_beginnings_are_counted(one: list[int], other: list[int], count: int) -> None:
     assert num_equal(one, other) == num_equal(other, one) == count
+
+
+@pytest.mark.parametrize("num_good", [1, 8])
+def test_a_draft_model_is_asked_where_enough_requests_share_a_round(
+    make_request: MakeRequest, num_good: int
+) -> None:
+    drafter = Scripted(is_free=False, draft_s=5)  # a round takes this long for one as for all
+    loop = Loop(Speculation(drafter, 1), base_s=8, token_s=0.1, draft_s=5)
+    requests = [make_request([1, 2]) for _ in range(8)]
+    good = requests[:num_good]
+    for i in range(80):  # steps of all sizes teach what they cost
+        loop.step(requests[: 1 + i % 8], lambda request, place: request in good)
+    for _ in range(800):
+        counts = loop.step(requests, lambda request, place: request in good)
+    assert counts in ([[1] * 8] if num_good == 8 else [[0] * 8, [1, *[0] * 7]])

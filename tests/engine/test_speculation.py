@@ -39,7 +39,7 @@ class Silent:
     def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
         return [Guess() for _ in wishes]
 
-    def seconds_per_draft(self, num_requests: int) -> float:
+    def round_seconds(self, num_requests: int) -> float:
         return 0.0
 
     def reset_cache(self) -> None:

@@ -75,9 +75,9 @@ class DraftModel:
             ]
         return [Guess(drafts.get(request.id, ())) for request, _ in wishes]
 
-    def seconds_per_draft(self, num_requests: int) -> float:
+    def round_seconds(self, num_requests: int) -> float:
         """See `Drafter`."""
-        return self._cost.seconds(num_requests) / num_requests
+        return self._cost.seconds(num_requests)
 
     def reset_cache(self) -> None:
         """See `Drafter`."""
@@ -88,7 +88,9 @@ class DraftModel:
 
         The chunk does not sample where it stops short of that.
         """
-        shadow = self._shadows.get(request.id) or _Shadow.of(request, self._root)
+        if request.id not in self._shadows:
+            self._shadows[request.id] = _Shadow.of(request, self._root)
+        shadow = self._shadows[request.id]
         shadow.follow(request)
         chain, known = shadow.chain, request.num_known
         if shadow.has_placeholders or known + count - 1 > self._max_model_len:
@@ -106,7 +108,6 @@ class DraftModel:
         if match is not None:
             self.cache.stats.record_query(known, preempted=False)
             self.cache.stats.record_hit(first, preempted=False)
-        self._shadows[request.id] = shadow
         return ScheduledChunk(
             request_id=request.id,
             token_ids=tuple(chain.tokens[first:end]),
@@ -122,7 +123,9 @@ class DraftModel:
         plan = StepPlan(self._num_steps, tuple(chunks))
         begun = self._clock()
         result = self._runner.execute(plan)
-        if plan.num_tokens == len(chunks):
+        if plan.num_tokens <= 2 * len(
+            chunks
+        ):  # the last draft and the token after it, and no more to catch up
             self._cost.add(len(chunks), self._clock() - begun)
         for chunk, found in zip(chunks, result.chunks, strict=True):
             shadow = self._shadows[chunk.request_id]
@@ -137,7 +140,8 @@ class DraftModel:
     def _forget_all_but(self, request_ids: set[int]) -> None:
         for request_id in self._shadows.keys() - request_ids:
             del self._shadows[request_id]
-            self.cache.release(request_id)
+            if request_id in self.cache.requests:
+                self.cache.release(request_id)
 
 
 @dataclass(slots=True)

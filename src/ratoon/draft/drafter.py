@@ -34,8 +34,8 @@ class Drafter(Protocol):
         """
         ...
 
-    def seconds_per_draft(self, num_requests: int) -> float:
-        """Say what a draft takes that is guessed for so many requests together, catching up not counted."""
+    def round_seconds(self, num_requests: int) -> float:
+        """Say what it takes to guess one more token for so many requests, at least one, together."""
         ...
 
     def reset_cache(self) -> None:

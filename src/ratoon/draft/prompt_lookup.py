@@ -67,7 +67,7 @@ class PromptLookup:
         }
         return [self._guess(request, count) if count else NO_GUESS for request, count in wishes]
 
-    def seconds_per_draft(self, num_requests: int) -> float:
+    def round_seconds(self, num_requests: int) -> float:
         """See `Drafter`."""
         return 0.0
 

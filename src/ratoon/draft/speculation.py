@@ -125,17 +125,27 @@ class Speculation:
         chances = [(rate**place, i) for i, rate in enumerate(rates) for place in range(1, most[i] + 1)]
         chances.sort(reverse=True)
         num_rows, num_expected = len(most), float(len(most))
-        draft_s = self._drafter.seconds_per_draft(num_rows) if num_rows else 0
+        counts = [0] * num_rows
+        round_sizes = [0] * (self._max_drafts + 1)  # requests with at least so many drafts
+        draft_s = 0.0
         num_taken, best_speed = 0, EDGE * num_expected / self._cost.seconds(num_rows)
-        for place, (chance, _) in enumerate(chances, 1):
+        for place, (chance, i) in enumerate(chances, 1):
+            counts[i] += 1
+            draft_s += self._more_to_guess(round_sizes, counts[i])
             num_expected += chance
-            speed = num_expected / (self._cost.seconds(num_rows + place) + place * draft_s)
+            speed = num_expected / (self._cost.seconds(num_rows + place) + draft_s)
             if speed > best_speed:
                 num_taken, best_speed = place, speed
-        counts = [0] * num_rows
-        for _, i in chances[:num_taken]:
-            counts[i] += 1
+        for _, i in chances[num_taken:]:
+            counts[i] -= 1
         return counts
+
+    def _more_to_guess(self, round_sizes: list[int], place: int) -> float:
+        """Add a request to the round that guesses its draft at `place`; return the seconds that it adds."""
+        size = round_sizes[place]
+        round_sizes[place] += 1
+        before_s = self._drafter.round_seconds(size) if size else 0.0
+        return self._drafter.round_seconds(size + 1) - before_s
 
     def _judge(self, request_id: int, tokens: Sequence[int]) -> None:
         """Learn from the last guess as far as it can be told whether it was right."""

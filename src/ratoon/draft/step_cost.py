@@ -9,8 +9,14 @@ PRIOR_TOKENS = 8.0
 PRIOR_WEIGHT = 0.1
 """How much variance of the steps' sizes that first guess is worth."""
 
-SHARE = 0.2
+SHARE = 0.1
 """How far a size's own factor moves with each step of that size."""
+
+FADE = 0.01
+"""How far all factors return to 1 with each step, so that none outlives what it came from."""
+
+RANGE = 0.6, 1.6
+"""Factors that are believed; the machine may have done something else in a step beyond."""
 
 TINY = 1e-9
 """Seconds, for a step of which nothing is known."""
@@ -41,9 +47,10 @@ class StepCost:
         self._mean_seconds += share * more_seconds
         self._variance += share * ((1 - share) * more_tokens * more_tokens - self._variance)
         self._covariance += share * ((1 - share) * more_tokens * more_seconds - self._covariance)
+        seen = min(max(seconds / max(self._line(num_tokens), TINY), RANGE[0]), RANGE[1])
         factor = self._factors.get(num_tokens, 1.0)
-        on_the_line = max(self._line(num_tokens), TINY)
-        self._factors[num_tokens] = factor + SHARE * (seconds / on_the_line - factor)
+        self._factors = {size: old + FADE * (1 - old) for size, old in self._factors.items()}
+        self._factors[num_tokens] = factor + SHARE * (seen - factor)
 
     def seconds(self, num_tokens: int) -> float:
         """Return what a step of so many tokens should take; more than 0."""

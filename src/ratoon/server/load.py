@@ -36,13 +36,19 @@ def describe(loaded: LoadedModel) -> list[str]:
     budget, config = loaded.budget, loaded.config
     num_tokens = budget.usable_blocks // len(budget.groups) * budget.block_size
     reusable = f"{budget.block_size} tokens" if config.enable_prefix_caching else "none, caching is off"
-    return [
+    lines = [
         f"model       {loaded.checkpoint.path} ({loaded.spec.architecture}, {loaded.ops_name})",
         f"groups      {'; '.join(map(_describe_group, budget.groups))}",
         f"block size  {budget.block_size} tokens; minimum reusable prefix {reusable}",
         f"pool        {format_bytes(config.kv_cache_bytes)} for {num_tokens} tokens"
         f"; longest request {config.max_model_len}",
     ]
+    if config.speculative is not None:
+        who = "ngram" if loaded.draft is None else f"{loaded.draft.checkpoint.path}"
+        lines.append(
+            f"speculation {who}; at most {config.num_speculative_tokens} drafts of a request in a step"
+        )
+    return lines
 
 
 def _describe_group(group: CacheGroupSpec) -> str:
