@@ -280,6 +280,36 @@ void bind_feed_forward(nb::module_& m) {
             "x"_a.noconvert(), "adapters"_a.none());
 }
 
+// Layers in the order in which a row passes through them, run in one call.
+struct Layers {
+    std::vector<const PagedAttention*> attention;
+    std::vector<const FeedForward*> feed_forward;
+};
+
+void bind_layers(nb::module_& m) {
+    nb::class_<Layers>(m, "Layers")
+        .def(
+            "__init__",
+            [](Layers* self, std::vector<const PagedAttention*> attention,
+               std::vector<const FeedForward*> feed_forward) {
+                require(attention.size() == feed_forward.size(), "a layer has two blocks");
+                new (self) Layers{std::move(attention), std::move(feed_forward)};
+            },
+            "attention"_a, "feed_forward"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+        .def(
+            "run",
+            [](const Layers& self, const Output& x, Step& step, const AdapterRows* adapters) {
+                for (const PagedAttention* block : self.attention) check_width(x, block->attention.hidden());
+                for (const FeedForward* block : self.feed_forward) check_width(x, block->hidden());
+                const nb::gil_scoped_release release;
+                for (std::size_t i = 0; i < self.attention.size(); ++i) {
+                    self.attention[i]->attention.run(x.data(), extent(x, 0), step, adapters);
+                    self.feed_forward[i]->run(x.data(), extent(x, 0), adapters);
+                }
+            },
+            "x"_a.noconvert(), "step"_a, "adapters"_a.none());
+}
+
 void bind_head(nb::module_& m) {
     nb::class_<Head>(m, "Head")
         .def(
@@ -313,5 +343,6 @@ NB_MODULE(_native, m) {
     bind_adapter(m);
     bind_attention(m);
     bind_feed_forward(m);
+    bind_layers(m);
     bind_head(m);
 }

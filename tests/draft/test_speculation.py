@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ratoon.draft.drafter import NO_GUESS, Guess
-from ratoon.draft.speculation import PROBE_STEPS, Speculation, num_equal
+from ratoon.draft.speculation import PROBE_SHARE, REST_STEPS, Speculation, num_equal
 from ratoon.request.request import Request
 from ratoon.sched.chunk import make_chunk
 from ratoon.sched.delta import RequestDelta
@@ -18,8 +18,9 @@ Right = Callable[[Request, int], bool]
 class Scripted:
     """Guesses what it is told to, in the kind it is told, and notes how much was wished for."""
 
-    def __init__(self, *, is_free: bool = True, kind: int = 0) -> None:
+    def __init__(self, *, is_free: bool = True, kind: int = 0, draft_s: float = 0) -> None:
         self.is_free = is_free
+        self.draft_s = draft_s
         self.kind = kind
         self.wishes: list[list[int]] = []
 
@@ -27,12 +28,15 @@ class Scripted:
         self.wishes.append([count for _, count in wishes])
         return [Guess([5] * count, self.kind) if count else NO_GUESS for _, count in wishes]
 
+    def round_seconds(self, num_requests: int) -> float:
+        return self.draft_s
+
     def reset_cache(self) -> None:
         raise AssertionError("nobody asked for it")
 
 
 class Loop:
-    """Plays the engine: a step takes `base_s` and `token_s` per token, a draft `draft_s`."""
+    """Plays the engine: a step takes `base_s` and `token_s` per token, guessing `draft_s`."""
 
     def __init__(self, speculation: Speculation, base_s: float, token_s: float, draft_s: float = 0) -> None:
         self.speculation = speculation
@@ -54,10 +58,8 @@ class Loop:
             sampled = 5 if right(request, num_right) else 6
             deltas.append(RequestDelta(request.id, (5,) * num_right + (sampled,)))
         plan = StepPlan(1, tuple(chunks))
-        num_drafts = sum(chunk.num_drafts for chunk in chunks)
-        self.speculation.learn(
-            plan, deltas, self.draft_s * num_drafts, self.base_s + self.token_s * plan.num_tokens
-        )
+        seconds = self.base_s + self.token_s * plan.num_tokens
+        self.speculation.learn(plan, deltas, self.draft_s, seconds)
         return [chunk.num_drafts for chunk in chunks]
 
 
@@ -89,7 +91,7 @@ def test_free_guesses_that_begin_to_be_right_are_taken_up_again(make_request: Ma
     loop = Loop(Speculation(Scripted(), 6), base_s=8, token_s=1)
     request = make_request([1, 2])
     assert settled(loop, [request], never) == [0]
-    assert [loop.step([request], always) for _ in range(20)][-1] == [6]
+    assert [loop.step([request], always) for _ in range(40)][-1] == [6]
 
 
 def test_what_pays_alone_does_not_pay_in_a_full_batch(make_request: MakeRequest) -> None:
@@ -123,23 +125,33 @@ def test_kinds_of_guesses_are_judged_apart(make_request: MakeRequest) -> None:
     assert loop.step([request], never) == [0]
 
 
-def test_a_draft_model_that_is_too_slow_is_asked_now_and_then_only(make_request: MakeRequest) -> None:
-    drafter = Scripted(is_free=False)
+def test_guesses_that_do_not_pay_are_made_now_and_then_only(make_request: MakeRequest) -> None:
+    drafter = Scripted()
+    loop = Loop(Speculation(drafter, 4), base_s=8, token_s=1)
+    requests = [make_request([1, 2]), make_request([1, 2])]
+    settled(loop, requests, never)
+    drafter.wishes.clear()
+    for _ in range(3 * REST_STEPS):
+        loop.step(requests, never)
+    assert sorted(drafter.wishes) == [[0, 0]] * 3 * (REST_STEPS - 1) + [[4, 4]] * 3
+
+
+def test_a_draft_model_that_is_too_slow_takes_a_small_share_of_the_time(make_request: MakeRequest) -> None:
+    drafter = Scripted(is_free=False, draft_s=20)
     loop = Loop(Speculation(drafter, 4), base_s=8, token_s=1, draft_s=20)
     requests = [make_request([1, 2]), make_request([1, 2])]
-    for _ in range(10):
+    for _ in range(1000):
         loop.step(requests, always)
-    drafter.wishes.clear()
-    for _ in range(3 * PROBE_STEPS):
-        loop.step(requests, always)
-    assert sorted(drafter.wishes) == [[0, 0]] * 3 * (PROBE_STEPS - 1) + [[1, 1]] * 3
+    asked = [wishes for wishes in drafter.wishes if any(wishes)]
+    assert asked[-1] == [1, 0]
+    assert len(asked) * 20 <= 1.2 * PROBE_SHARE * 10 * 1000
 
 
 def test_a_draft_model_comes_back_when_it_pays(make_request: MakeRequest) -> None:
-    loop = Loop(Speculation(Scripted(is_free=False), 4), base_s=8, token_s=1, draft_s=0.5)
+    loop = Loop(Speculation(Scripted(is_free=False, draft_s=0.5), 4), base_s=8, token_s=1, draft_s=0.5)
     request = make_request([1, 2])
     assert settled(loop, [request], never) in ([0], [1])
-    for _ in range(20 * PROBE_STEPS):
+    for _ in range(400):
         counts = loop.step([request], always)
     assert counts == [4]
 
@@ -159,7 +171,7 @@ def test_steps_with_prompts_teach_nothing_about_costs(make_request: MakeRequest)
     plan = StepPlan(1, (make_chunk(request, 0, 4, 0),))
     speculation.propose([])
     speculation.learn(plan, [RequestDelta(request.id, (5,))], 0, 100.0)
-    assert speculation._cost.seconds(4) == 0
+    assert speculation._cost.seconds(4) < 1e-6
     assert speculation.stats.num_proposals == 0
 
 
@@ -168,3 +180,18 @@ def test_steps_with_prompts_teach_nothing_about_costs(make_request: MakeRequest)
 )
 def test_equal_beginnings_are_counted(one: list[int], other: list[int], count: int) -> None:
     assert num_equal(one, other) == num_equal(other, one) == count
+
+
+@pytest.mark.parametrize("num_good", [1, 8])
+def test_a_draft_model_is_asked_where_enough_requests_share_a_round(
+    make_request: MakeRequest, num_good: int
+) -> None:
+    drafter = Scripted(is_free=False, draft_s=5)  # a round takes this long for one as for all
+    loop = Loop(Speculation(drafter, 1), base_s=8, token_s=0.1, draft_s=5)
+    requests = [make_request([1, 2]) for _ in range(8)]
+    good = requests[:num_good]
+    for i in range(80):  # steps of all sizes teach what they cost
+        loop.step(requests[: 1 + i % 8], lambda request, place: request in good)
+    for _ in range(800):
+        counts = loop.step(requests, lambda request, place: request in good)
+    assert counts in ([[1] * 8] if num_good == 8 else [[0] * 8, [1, *[0] * 7]])

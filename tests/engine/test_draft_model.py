@@ -6,6 +6,7 @@ tokens that are known to be lies.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -211,3 +212,12 @@ def test_who_has_input_rows_is_not_guessed_for(make_bench: MakeBench) -> None:
     drafter = add_draft_model(bench)
     request = bench.request([0.5, 1.5, 3, 4, 5, 6, 7, 8])
     assert not drafter.propose([(request, 2)])[0].tokens
+
+
+def test_what_a_round_takes_is_measured_where_nothing_is_caught_up_with(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    drafter = add_draft_model(bench)
+    ticks = count()
+    drafter._clock = lambda: float(next(ticks))
+    drafter.propose([(bench.add(range(i, 20)), 9) for i in range(4)])
+    assert drafter.round_seconds(4) == pytest.approx(1)

@@ -6,11 +6,13 @@ the others. Drafts stand in slots after the known tokens. Those that turn out ri
 again, those that were wrong are overwritten, and only blocks of known tokens are committed.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ratoon.cache.manager import CacheManager
 from ratoon.draft.drafter import Guess
+from ratoon.draft.step_cost import StepCost
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.request import Request
@@ -33,7 +35,14 @@ class DraftModel:
     is_free = False
 
     def __init__(
-        self, cache: CacheManager, runner: Runner, *, root: bytes, max_model_len: int, max_chunk: int
+        self,
+        cache: CacheManager,
+        runner: Runner,
+        *,
+        root: bytes,
+        max_model_len: int,
+        max_chunk: int,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.cache = cache
         self._runner = runner
@@ -42,6 +51,8 @@ class DraftModel:
         self._max_chunk = max_chunk
         self._shadows: dict[int, _Shadow] = {}
         self._num_steps = 0
+        self._clock = clock
+        self._cost = StepCost()
 
     def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
         """See `Drafter`."""
@@ -64,6 +75,10 @@ class DraftModel:
             ]
         return [Guess(drafts.get(request.id, ())) for request, _ in wishes]
 
+    def round_seconds(self, num_requests: int) -> float:
+        """See `Drafter`."""
+        return self._cost.seconds(num_requests)
+
     def reset_cache(self) -> None:
         """See `Drafter`."""
         self.cache.reset()
@@ -73,7 +88,9 @@ class DraftModel:
 
         The chunk does not sample where it stops short of that.
         """
-        shadow = self._shadows.get(request.id) or _Shadow.of(request, self._root)
+        if request.id not in self._shadows:
+            self._shadows[request.id] = _Shadow.of(request, self._root)
+        shadow = self._shadows[request.id]
         shadow.follow(request)
         chain, known = shadow.chain, request.num_known
         if shadow.has_placeholders or known + count - 1 > self._max_model_len:
@@ -91,7 +108,6 @@ class DraftModel:
         if match is not None:
             self.cache.stats.record_query(known, preempted=False)
             self.cache.stats.record_hit(first, preempted=False)
-        self._shadows[request.id] = shadow
         return ScheduledChunk(
             request_id=request.id,
             token_ids=tuple(chain.tokens[first:end]),
@@ -104,7 +120,13 @@ class DraftModel:
     def _run(self, chunks: Sequence[ScheduledChunk], drafts: dict[int, list[int]]) -> None:
         """Compute a step and add what it sampled to the drafts."""
         self._num_steps += 1
-        result = self._runner.execute(StepPlan(self._num_steps, tuple(chunks)))
+        plan = StepPlan(self._num_steps, tuple(chunks))
+        begun = self._clock()
+        result = self._runner.execute(plan)
+        if plan.num_tokens <= 2 * len(
+            chunks
+        ):  # the last draft and the token after it, and no more to catch up
+            self._cost.add(len(chunks), self._clock() - begun)
         for chunk, found in zip(chunks, result.chunks, strict=True):
             shadow = self._shadows[chunk.request_id]
             end = chunk.first_position + len(chunk.token_ids)
@@ -118,7 +140,8 @@ class DraftModel:
     def _forget_all_but(self, request_ids: set[int]) -> None:
         for request_id in self._shadows.keys() - request_ids:
             del self._shadows[request_id]
-            self.cache.release(request_id)
+            if request_id in self.cache.requests:
+                self.cache.release(request_id)
 
 
 @dataclass(slots=True)

@@ -34,6 +34,10 @@ class Drafter(Protocol):
         """
         ...
 
+    def round_seconds(self, num_requests: int) -> float:
+        """Say what it takes to guess one more token for so many requests, at least one, together."""
+        ...
+
     def reset_cache(self) -> None:
         """Forget what was kept for requests to come."""
         ...

@@ -65,7 +65,11 @@ class PromptLookup:
             request.id: self._indexes.get(request.id) or TokenIndex(request.chain.extra_keys.uniform_from)
             for request, _ in wishes
         }
-        return [self._guess(request, count) for request, count in wishes]
+        return [self._guess(request, count) if count else NO_GUESS for request, count in wishes]
+
+    def round_seconds(self, num_requests: int) -> float:
+        """See `Drafter`."""
+        return 0.0
 
     def reset_cache(self) -> None:
         """See `Drafter`; what a request told is its own."""

@@ -9,9 +9,25 @@ PRIOR_TOKENS = 8.0
 PRIOR_WEIGHT = 0.1
 """How much variance of the steps' sizes that first guess is worth."""
 
+SHARE = 0.1
+"""How far a size's own factor moves with each step of that size."""
+
+FADE = 0.01
+"""How far all factors return to 1 with each step, so that none outlives what it came from."""
+
+RANGE = 0.6, 1.6
+"""Factors that are believed; the machine may have done something else in a step beyond."""
+
+TINY = 1e-9
+"""Seconds, for a step of which nothing is known."""
+
 
 class StepCost:
-    """A straight line through (tokens, seconds) of the last steps: least squares, old ones count less."""
+    """A straight line through (tokens, seconds) of the last steps, and a factor for each size that was seen.
+
+    The line is least squares, old steps counting less. The factors are for kernels, which take rows in tiles:
+    a ninth row may cost as much as the eight before it, and a tenth nothing.
+    """
 
     def __init__(self) -> None:
         self._weight = 0.0
@@ -19,6 +35,7 @@ class StepCost:
         self._mean_seconds = 0.0
         self._variance = 0.0
         self._covariance = 0.0
+        self._factors: dict[int, float] = {}
 
     def add(self, num_tokens: int, seconds: float) -> None:
         """Learn from a step."""
@@ -30,15 +47,17 @@ class StepCost:
         self._mean_seconds += share * more_seconds
         self._variance += share * ((1 - share) * more_tokens * more_tokens - self._variance)
         self._covariance += share * ((1 - share) * more_tokens * more_seconds - self._covariance)
+        seen = min(max(seconds / max(self._line(num_tokens), TINY), RANGE[0]), RANGE[1])
+        factor = self._factors.get(num_tokens, 1.0)
+        self._factors = {size: old + FADE * (1 - old) for size, old in self._factors.items()}
+        self._factors[num_tokens] = factor + SHARE * (seen - factor)
 
-    @property
-    def per_token(self) -> float:
-        """Seconds by which a step grows with each token."""
+    def seconds(self, num_tokens: int) -> float:
+        """Return what a step of so many tokens should take; more than 0."""
+        return max(self._line(num_tokens), TINY) * self._factors.get(num_tokens, 1.0)
+
+    def _line(self, num_tokens: int) -> float:
         guessed = self._mean_seconds / (self._mean_tokens + PRIOR_TOKENS)
         slope = (self._covariance + PRIOR_WEIGHT * guessed) / (self._variance + PRIOR_WEIGHT)
         most = self._mean_seconds / max(self._mean_tokens, 1)
-        return min(max(slope, 0), most)
-
-    def seconds(self, num_tokens: int) -> float:
-        """Return what a step of so many tokens should take."""
-        return self._mean_seconds + self.per_token * (num_tokens - self._mean_tokens)
+        return self._mean_seconds + min(max(slope, 0), most) * (num_tokens - self._mean_tokens)

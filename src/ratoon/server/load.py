@@ -56,7 +56,7 @@ def describe(loaded: LoadedModel) -> list[str]:
     budget, config = loaded.budget, loaded.config
     num_tokens = budget.usable_blocks // len(budget.groups) * budget.block_size
     reusable = f"{budget.block_size} tokens" if config.enable_prefix_caching else "none, caching is off"
-    return [
+    lines = [
         f"model       {loaded.checkpoint.path} ({loaded.spec.architecture}, {loaded.ops_name})",
         f"groups      {_describe_groups(budget.groups)}",
         f"block size  {budget.block_size} tokens; minimum reusable prefix {reusable}",
@@ -64,6 +64,12 @@ def describe(loaded: LoadedModel) -> list[str]:
         f"; longest request {config.max_model_len}",
         f"adapters    {_describe_adapters(loaded.adapters)}",
     ]
+    if config.speculative is not None:
+        who = "ngram" if loaded.draft is None else f"{loaded.draft.checkpoint.path}"
+        lines.append(
+            f"speculation {who}; at most {config.num_speculative_tokens} drafts of a request in a step"
+        )
+    return lines
 
 
 def _describe_adapters(adapters: AdapterStore) -> str:

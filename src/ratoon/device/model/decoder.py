@@ -5,7 +5,6 @@ built with (`weights.py`), so nothing is left here but their order.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -15,24 +14,15 @@ from ratoon.device.ops.protocol import (
     Adapter,
     AdapterRows,
     AdapterSpan,
-    AttentionBlock,
     Embedding,
-    FeedForwardBlock,
     Floats,
     Head,
     Ints,
+    Layer,
     Ops,
     SharedReads,
     StepInputs,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The two blocks of one layer."""
-
-    attention: AttentionBlock
-    feed_forward: FeedForwardBlock
 
 
 class Decoder:
@@ -44,7 +34,8 @@ class Decoder:
     def __init__(self, ops: Ops, embedding: Embedding, layers: Sequence[Layer], head: Head) -> None:
         self._ops = ops
         self._embedding = embedding
-        self._layers = tuple(layers)
+        *before, self._last = layers
+        self._before = ops.layers(before)
         self._head = head
         self.shared_reads: Sequence[SharedReads] = ()
 
@@ -69,15 +60,12 @@ class Decoder:
         x = self._embedding(token_ids)
         for place, values in given:
             x[place : place + len(values)] = values
-        *layers, last = self._layers
-        for layer in layers:
-            layer.attention(x, step, adapters)
-            layer.feed_forward(x, adapters)
-        last.attention(x, step, adapters)
+        self._before(x, step, adapters)
+        self._last.attention(x, step, adapters)
         self.shared_reads = self._ops.shared_reads(step)
         x = x[rows]
         if len(rows):
-            last.feed_forward(x, adapters_of_rows)
+            self._last.feed_forward(x, adapters_of_rows)
         return x
 
     def logits(self, hidden: Floats) -> Floats:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from ratoon.checkpoint.checkpoint import Checkpoint
-from ratoon.device.model.decoder import Decoder, Layer
+from ratoon.device.model.decoder import Decoder
 from ratoon.device.model.weights import WeightReader
-from ratoon.device.ops.protocol import KVPages, Ops
+from ratoon.device.ops.protocol import KVPages, Layer, Ops
 from ratoon.spec.cache_group import CacheGroupSpec
 from ratoon.spec.model_spec import ModelSpec
 from ratoon.util.progress import Progress, no_progress

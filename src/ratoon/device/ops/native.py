@@ -24,6 +24,7 @@ from ratoon.device.ops.protocol import (
     Ints,
     KVLayout,
     KVPages,
+    Layer,
     Rope,
     Step,
     StepInputs,
@@ -59,12 +60,41 @@ class NativeAttention:
     """One layer's attention."""
 
     def __init__(self, block: _native.Attention) -> None:
-        self._block = block
+        self.block = block
 
     def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
         """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
         assert isinstance(step, _native.Step), "a step of another implementation"
-        self._block.run(x, step, packed_rows(adapters))
+        self.block.run(x, step, packed_rows(adapters))
+
+
+class NativeFeedForward:
+    """One layer's feed-forward network."""
+
+    def __init__(self, block: _native.FeedForward) -> None:
+        self.block = block
+
+    def __call__(self, x: Floats, adapters: AdapterRows | None = None) -> None:
+        """Add the block's output to `x` [n, hidden] in place."""
+        self.block.run(x, packed_rows(adapters))
+
+
+class NativeLayers:
+    """Layers that follow one another: one call into C++, in which other Python threads can run."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        attention, feed_forward = [], []
+        for layer in layers:
+            assert isinstance(layer.attention, NativeAttention), "a block of another implementation"
+            assert isinstance(layer.feed_forward, NativeFeedForward), "a block of another implementation"
+            attention.append(layer.attention.block)
+            feed_forward.append(layer.feed_forward.block)
+        self._layers = _native.Layers(attention, feed_forward)
+
+    def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
+        """Take `x` [n, hidden] through all blocks, in place and in order."""
+        assert isinstance(step, _native.Step), "a step of another implementation"
+        self._layers.run(x, step, packed_rows(adapters))
 
 
 class NativeHead:
@@ -181,7 +211,7 @@ class NativeOps:
         )
         return NativeAttention(block)
 
-    def feed_forward(self, weights: FeedForwardWeights) -> "NativeFeedForward":
+    def feed_forward(self, weights: FeedForwardWeights) -> NativeFeedForward:
         """Build one feed-forward block."""
         block = _native.FeedForward(
             engine=self._engine,
@@ -195,6 +225,10 @@ class NativeOps:
             layer=weights.layer,
         )
         return NativeFeedForward(block)
+
+    def layers(self, layers: Sequence[Layer]) -> NativeLayers:
+        """Join layers."""
+        return NativeLayers(layers)
 
     def head(self, weights: HeadWeights) -> NativeHead:
         """Build the output projection."""
@@ -255,17 +289,6 @@ class NativeOps:
         if id(rope) not in self._ropes:
             self._ropes[id(rope)] = rope, _native.Rope(rope.cos, rope.sin, rope.interleaved)
         return self._ropes[id(rope)][1]
-
-
-class NativeFeedForward:
-    """One layer's feed-forward network."""
-
-    def __init__(self, block: _native.FeedForward) -> None:
-        self._block = block
-
-    def __call__(self, x: Floats, adapters: AdapterRows | None = None) -> None:
-        """Add the block's output to `x` [n, hidden] in place."""
-        self._block.run(x, packed_rows(adapters))
 
 
 def available_variants() -> list[str]:

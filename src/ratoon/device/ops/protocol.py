@@ -1,10 +1,10 @@
 """`Ops`: the arithmetic that the decoder is written in; `reference` (NumPy) and `native` (C++) implement it.
 
 The seam lies at whole blocks (attention, feed-forward), so that an implementation may fuse what happens
-inside, and a step costs two calls per layer. Weights are handed over once, when a block is built; a step's
-tables once, by `begin`. Row rule: a row of every result depends on that row's own inputs alone, through a
-fixed order of operations; not on the other rows, their number, the number of threads, nor where a chunk was
-cut.
+inside, and at layers, so that a step costs a few calls. Weights are handed over once,
+when a block is built; a step's tables once, by `begin`. Row rule: a row of every result depends on that row's
+own inputs alone, through a fixed order of operations; not on the other rows, their number, the number of
+threads, nor where a chunk was cut.
 
 One thread at a time may call an `Ops` object.
 """
@@ -213,6 +213,22 @@ class FeedForwardBlock(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The two blocks of one layer."""
+
+    attention: AttentionBlock
+    feed_forward: FeedForwardBlock
+
+
+class Layers(Protocol):
+    """Some layers that follow one another."""
+
+    def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
+        """Take `x` [n, hidden] through all their blocks, in place and in order."""
+        ...
+
+
 class Head(Protocol):
     """The output projection."""
 
@@ -268,6 +284,10 @@ class Ops(Protocol):
 
     def feed_forward(self, weights: FeedForwardWeights) -> FeedForwardBlock:
         """Build one feed-forward block."""
+        ...
+
+    def layers(self, layers: Sequence[Layer]) -> Layers:
+        """Join layers, built by these ops, so that a step passes through all of them in one call."""
         ...
 
     def head(self, weights: HeadWeights) -> Head:

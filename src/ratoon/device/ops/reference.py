@@ -22,6 +22,8 @@ from ratoon.device.ops.protocol import (
     Ints,
     KVLayout,
     KVPages,
+    Layer,
+    Layers,
     SharedReads,
     Step,
     StepInputs,
@@ -104,6 +106,16 @@ class ReferenceOps:
     def feed_forward(self, weights: FeedForwardWeights) -> ReferenceFeedForward:
         """Build one feed-forward block."""
         return ReferenceFeedForward(weights)
+
+    def layers(self, layers: Sequence[Layer]) -> Layers:
+        """Join layers."""
+
+        def run(x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
+            for layer in layers:
+                layer.attention(x, step, adapters)
+                layer.feed_forward(x, adapters)
+
+        return run
 
     def head(self, weights: HeadWeights) -> ReferenceHead:
         """Build the output projection."""
