@@ -31,10 +31,9 @@ struct PlanShape {
 // Which queries attend together, over which spans.
 struct AttentionPlan {
     PlanShape shape;
-    std::vector<Query> queries;
-    std::vector<Unit> units;             // the most expensive first
-    std::vector<std::int32_t> to_merge;  // queries whose spans are spread over units
-    std::int64_t num_records = 0;        // partial results, one per span of such a query
+    std::vector<Query> queries;    // one for every row
+    std::vector<Unit> units;       // the most expensive first
+    std::int64_t num_records = 0;  // partial results, one per span of a query whose spans are spread over units
 };
 
 // Throws std::invalid_argument where a visible entry of a block table is missing or outside the pool.
