@@ -300,16 +300,18 @@ void attend(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8
     else UnitWalk<float>(call, unit, kv_head, scratch).run();
 }
 
-void merge(const AttentionCall& call, const Query& query, int head, float* mixture) {
+void merge(const AttentionCall& call, const Query& query, float* mixture) {
     const std::int64_t stride = whole_lanes(call.head_dim), heads = call.num_heads;
-    Softmax softmax = {-__builtin_inff(), 0.0f};
-    __builtin_memset(mixture, 0, sizeof(float) * stride);
-    for (int span = 0; span < num_spans(query); ++span) {
-        const std::int64_t record = (query.first_record + span) * heads + head;
-        const Softmax part = {call.record_weights[2 * record], call.record_weights[2 * record + 1]};
-        merge_span(softmax, mixture, part, call.record_values + record * stride, stride);
+    for (std::int64_t head = 0; head < heads; ++head) {
+        Softmax softmax = {-__builtin_inff(), 0.0f};
+        __builtin_memset(mixture, 0, sizeof(float) * stride);
+        for (int span = 0; span < num_spans(query); ++span) {
+            const std::int64_t record = (query.first_record + span) * heads + head;
+            const Softmax part = {call.record_weights[2 * record], call.record_weights[2 * record + 1]};
+            merge_span(softmax, mixture, part, call.record_values + record * stride, stride);
+        }
+        finish(softmax, mixture, call.head_dim, call.out + (query.row * heads + head) * call.head_dim);
     }
-    finish(softmax, mixture, call.head_dim, call.out + (query.row * heads + head) * call.head_dim);
 }
 
 }  // namespace ratoon::RATOON_ISA

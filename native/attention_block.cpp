@@ -152,26 +152,21 @@ void Attention::run(float* x, std::int64_t num_rows, Step& step, const AdapterRo
     engine.pool.reserve_scratch(std::max(float_bytes(floats), engine.kernels.attend_scratch_bytes(call)));
 
     engine.pool.run([&](Worker& worker) {
-        const auto scratch = [&] { return reinterpret_cast<float*>(worker.scratch()); };
         normalise_rows(engine, worker, x, num_rows, s_.norm, s_.eps, in);
         entering.reduce(worker, in);
-        worker.share(divide_up(num_rows, kRowBlock) * all_heads, [&](std::int64_t item) {
+        worker.share(divide_up(num_rows, kRowBlock) * all_heads, [&](std::int64_t item, std::uint8_t* scratch) {
             const std::int64_t row = item / all_heads * kRowBlock;
             project_head(item % all_heads, row, std::min(num_rows, row + kRowBlock), in, entering, step,
-                         call, scratch());
+                         call, reinterpret_cast<float*>(scratch));
         });
-        worker.share(static_cast<std::int64_t>(plan.units.size()) * kv_heads, [&](std::int64_t item) {
+        worker.share(static_cast<std::int64_t>(plan.units.size()) * kv_heads, [&](std::int64_t item, std::uint8_t* scratch) {
             const Unit& unit = plan.units[static_cast<std::size_t>(item / kv_heads)];
-            engine.kernels.attend(call, unit, static_cast<int>(item % kv_heads), worker.scratch());
+            engine.kernels.attend(call, unit, static_cast<int>(item % kv_heads), scratch);
         });
-        if (!plan.to_merge.empty()) {
-            worker.share(static_cast<std::int64_t>(plan.to_merge.size()) * num_heads, [&](std::int64_t item) {
-                const Query& query = plan.queries[plan.to_merge[static_cast<std::size_t>(item / num_heads)]];
-                engine.kernels.merge(call, query, static_cast<int>(item % num_heads), scratch());
-            });
-        }
-        worker.share(num_rows, [&](std::int64_t row) {
-            put_row(engine.kernels, call.out + row * mixed.depth, row, mixed);
+        worker.share(num_rows, [&](std::int64_t index, std::uint8_t* scratch) {
+            const Query& query = plan.queries[static_cast<std::size_t>(index)];
+            if (query.first_record >= 0) engine.kernels.merge(call, query, reinterpret_cast<float*>(scratch));
+            put_row(engine.kernels, call.out + query.row * mixed.depth, query.row, mixed);
         });
         leaving.reduce(worker, context);
         residual.run(worker, mixed, leaving, x);

@@ -41,8 +41,8 @@ void FeedForward::activate_group(std::int64_t group, std::int64_t first_row, std
 void FeedForward::run(float* x, std::int64_t num_rows, const AdapterRows* adapters) const {
     Engine& engine = *engine_;
     const Running running(engine);
-    const std::int64_t scratch = std::max(hidden(), 3 * kRowBlock * kGroup);
-    engine.pool.reserve_scratch(static_cast<std::size_t>(scratch) * sizeof(float));
+    const std::int64_t floats = std::max(hidden(), 3 * kRowBlock * kGroup);
+    engine.pool.reserve_scratch(static_cast<std::size_t>(floats) * sizeof(float));
     const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, {s_.gate, s_.up}, adapters);
     const Rows active = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.down}, adapters);
     const Residual residual(engine, s_.down->panels, s_.post_norm, s_.eps, num_rows);
@@ -54,10 +54,10 @@ void FeedForward::run(float* x, std::int64_t num_rows, const AdapterRows* adapte
     engine.pool.run([&](Worker& worker) {
         normalise_rows(engine, worker, x, num_rows, s_.norm, s_.eps, in);
         entering.reduce(worker, in);
-        worker.share(divide_up(num_rows, kRowBlock) * groups, [&](std::int64_t item) {
+        worker.share(divide_up(num_rows, kRowBlock) * groups, [&](std::int64_t item, std::uint8_t* scratch) {
             const std::int64_t row = item / groups * kRowBlock;
-            activate_group(item % groups, row, std::min(num_rows, row + kRowBlock), in, entering,
-                           active, reinterpret_cast<float*>(worker.scratch()));
+            activate_group(item % groups, row, std::min(num_rows, row + kRowBlock), in, entering, active,
+                           reinterpret_cast<float*>(scratch));
         });
         leaving.reduce(worker, active);
         residual.run(worker, active, leaving, x);

@@ -125,8 +125,8 @@ struct Kernels {
     // Attend one unit to one KV head.
     std::size_t (*attend_scratch_bytes)(const AttentionCall& call);
     void (*attend)(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8_t* scratch);
-    // Merge the records of one query in the order of its spans.
-    void (*merge)(const AttentionCall& call, const Query& query, int head, float* scratch);
+    // Merge the records of one query in the order of its spans, for each head.
+    void (*merge)(const AttentionCall& call, const Query& query, float* scratch);
 };
 
 namespace portable {

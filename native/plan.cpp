@@ -186,7 +186,6 @@ private:
             Query& query = plan_.queries[i];
             query.first_record = plan_.num_records;
             plan_.num_records += num_spans(query);
-            plan_.to_merge.push_back(i);
         }
     }
 

@@ -38,10 +38,9 @@ struct SharedReads {
 // Which queries attend together, over which spans.
 struct AttentionPlan {
     PlanShape shape;
-    std::vector<Query> queries;
-    std::vector<Unit> units;             // the most expensive first
-    std::vector<std::int32_t> to_merge;  // queries whose spans are spread over units
-    std::int64_t num_records = 0;        // partial results, one per span of such a query
+    std::vector<Query> queries;    // one for every row
+    std::vector<Unit> units;       // the most expensive first
+    std::int64_t num_records = 0;  // partial results, one per span of a query whose spans are spread over units
     std::vector<SharedReads> shared_reads;
 };
 

@@ -20,23 +20,11 @@ void pause() {
 #endif
 }
 
-// Wait until `counter` is no longer `old`: awake for a while, then asleep.
-void wait_for_change(const std::atomic<std::uint32_t>& counter, std::uint32_t old) {
-    for (int i = 0; i < kSpins; ++i) {
-        if (counter.load(std::memory_order_acquire) != old) return;
-        pause();
-    }
-    counter.wait(old, std::memory_order_acquire);
-}
-
 }  // namespace
 
-Pool::Pool(int num_threads)
-    : scratch_(static_cast<std::size_t>(num_threads)),
-      missing_(num_threads),
-      counters_(static_cast<std::size_t>(num_threads)) {
+Pool::Pool(int num_threads) : threads_(static_cast<std::size_t>(num_threads)) {
     try {
-        for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { work(i); });
+        for (int i = 1; i < num_threads; ++i) helpers_.emplace_back([this, i] { help(i); });
     } catch (...) {  // no more threads to be had
         stop();
         throw;
@@ -46,37 +34,60 @@ Pool::Pool(int num_threads)
 Pool::~Pool() { stop(); }
 
 void Pool::stop() {
-    stopping_ = true;
-    start();
-    for (std::thread& thread : threads_) thread.join();
+    stopping_.store(true);
+    wakes_.fetch_add(1);
+    wakes_.notify_all();
+    for (std::thread& helper : helpers_) helper.join();
 }
 
-void Pool::start() {
-    regions_.fetch_add(1);
-    regions_.notify_all();
-}
-
-void Pool::meet() {
-    const std::uint32_t meeting = meetings_.load(std::memory_order_relaxed);
-    if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        for (Counter& counter : counters_) counter.taken.store(0, std::memory_order_relaxed);
-        missing_.store(size(), std::memory_order_relaxed);
-        meetings_.fetch_add(1);
-        meetings_.notify_all();
-    } else {
-        wait_for_change(meetings_, meeting);
+void Pool::open() {
+    // Nobody is inside, and nobody enters while it is closed, so the word is the leader's.
+    state_.store((state_.load(std::memory_order_relaxed) + kNumber) | kOpen);
+    if (asleep_.load()) {
+        asleep_.store(false);
+        wakes_.fetch_add(1);
+        wakes_.notify_all();
     }
 }
 
-void Pool::work(int index) {
+void Pool::close() {
+    std::uint64_t inside = state_.fetch_and(~kOpen) % kOpen;
+    for (int spins = 0; inside != 0; ++spins) {
+        // A helper that takes so long has lost its processor. It may well be waiting for this one.
+        if (spins < kSpins) pause();
+        else std::this_thread::yield();
+        inside = state_.load(std::memory_order_acquire) % kOpen;
+    }
+}
+
+void Pool::help(int index) {
     keep_to_core(index, size());
-    Worker worker(*this, index);
-    for (std::uint32_t seen = 0;; ++seen) {
-        wait_for_change(regions_, seen);
-        if (stopping_) return;
-        region_(worker);
-        meet();
+    for (std::uint64_t seen = 0;;) {
+        wait_for_loop(seen);
+        if (stopping_.load()) return;
+        std::uint64_t state = state_.load(std::memory_order_relaxed);
+        if (!(state & kOpen) || state / kNumber == seen) continue;
+        if (!state_.compare_exchange_strong(state, state + 1, std::memory_order_acquire)) continue;
+        seen = state / kNumber;
+        loop_.take(*this, index);
+        state_.fetch_sub(1, std::memory_order_release);
     }
+}
+
+// Wait for an open loop of another number: awake for a while, then asleep.
+void Pool::wait_for_loop(std::uint64_t seen) {
+    const auto found = [&] {
+        const std::uint64_t state = state_.load();
+        return stopping_.load() || ((state & kOpen) && state / kNumber != seen);
+    };
+    for (int i = 0; i < kSpins; ++i) {
+        if (found()) return;
+        pause();
+    }
+    // The leader opens before it looks for sleepers, and a sleeper is counted before it looks for a loop.
+    const std::uint32_t wake = wakes_.load();
+    asleep_.store(true);
+    if (!found()) wakes_.wait(wake);
 }
 
 }  // namespace ratoon

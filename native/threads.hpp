@@ -1,16 +1,17 @@
 // The pool of threads that all kernels of one process share.
 //
-// A block of the model is one parallel region: every thread runs it whole and meets the others at the end of
-// each shared loop. Between regions workers spin for some tens of microseconds, as long as Python needs to
-// come with the next block, and then sleep. The calling thread is one of the pool, so no more threads compute
-// than were asked for.
+// The calling thread leads: it runs a block of the model as one region and offers each loop of it to the
+// helpers. Whoever is there takes items; the leader goes on as soon as no item is left and nobody is at one.
+// So a helper that the operating system keeps from the processor costs its help and nothing else. Helpers
+// wait awake for some tens of microseconds, longer than Python needs to come with the next block, and then
+// sleep. The leader is one of the pool, so no more threads compute than were asked for.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "memory.hpp"
@@ -19,23 +20,19 @@ namespace ratoon {
 
 class Pool;
 
-// One thread's view of a parallel region.
+// The leader's view of the pool, in a region.
 class Worker {
 public:
-    Worker(Pool& pool, int index) : pool_(pool), index_(index) {}
+    explicit Worker(Pool& pool) : pool_(pool) {}
 
-    // Run body(i) for i in [0, count) and wait until all are done. Every thread of the region must call this
-    // with the same count. Each begins with a range of its own, so that it reads weights in the order in
-    // which they lie, and then helps the others with theirs.
+    // Run body(i) for i in [0, count) and wait until all are done. A body that takes a second argument gets
+    // scratch memory of the thread that runs it. Each thread begins with a range of its own, so that it reads
+    // weights in the order in which they lie, and then helps the others with theirs.
     template <class Body>
     void share(std::int64_t count, Body&& body);
 
-    // Memory of this thread, for the duration of one body.
-    std::uint8_t* scratch() const;
-
 private:
     Pool& pool_;
-    int index_;
 };
 
 class Pool {
@@ -45,68 +42,82 @@ public:
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
 
-    int size() const { return static_cast<int>(scratch_.size()); }
+    int size() const { return static_cast<int>(threads_.size()); }
 
     // Give every thread at least so much scratch. Not during a region.
     void reserve_scratch(std::size_t bytes) {
-        for (Buffer& buffer : scratch_) buffer.reserve(bytes);
+        for (Thread& thread : threads_) thread.scratch.reserve(bytes);
     }
 
-    // Run region(worker) on all threads and return when all have finished. Regions must not throw.
+    // Run region(worker) on the calling thread. Regions must not throw.
     template <class Region>
     void run(Region&& region) {
-        if (size() > 1) {
-            region_ = [&region](Worker& worker) { region(worker); };
-            start();
-        }
-        Worker worker(*this, 0);
+        Worker worker(*this);
         region(worker);
-        if (size() > 1) meet();
     }
 
 private:
     friend class Worker;
 
-    void start();
-    void stop();
-    void meet();  // wait for all threads
-    void work(int index);
-
-    std::vector<Buffer> scratch_;
-    std::vector<std::thread> threads_;
-    std::function<void(Worker&)> region_;
-    bool stopping_ = false;
-    // On lines of their own, since each is polled or counted up by several threads.
-    alignas(64) std::atomic<std::uint32_t> regions_{0};   // started so far
-    alignas(64) std::atomic<std::uint32_t> meetings_{0};  // completed so far
-    alignas(64) std::atomic<int> missing_{0};             // threads that the next meeting waits for
-
-    struct alignas(64) Counter {
+    // What one thread takes from the loop that is open: items of its range. On a line of its own.
+    struct alignas(64) Thread {
         std::atomic<std::int64_t> taken{0};
+        Buffer scratch;
     };
-    std::vector<Counter>
-        counters_;  // items taken from each thread's range of the shared loop that is running
+
+    // The loop, and the function that lets thread `index` take items of it until none are left.
+    struct Loop {
+        void (*take)(Pool& pool, int index);
+        const void* body;
+        std::int64_t count;
+    };
+
+    template <class Body>
+    static void take(Pool& pool, int index);
+
+    void open();
+    void close();  // and wait for those who are still at an item
+    void help(int index);
+    void wait_for_loop(std::uint64_t seen);
+    void stop();
+
+    std::vector<Thread> threads_;
+    std::vector<std::thread> helpers_;
+    Loop loop_{};
+
+    // Helpers at the open loop; whether there is one; its number. One word, so that a helper enters only
+    // what is open, and the leader's closing is final.
+    static constexpr std::uint64_t kOpen = std::uint64_t{1} << 16, kNumber = kOpen << 1;
+    alignas(64) std::atomic<std::uint64_t> state_{0};
+    alignas(64) std::atomic<bool> asleep_{false};  // perhaps some helper
+    std::atomic<std::uint32_t> wakes_{0};
+    std::atomic<bool> stopping_{false};
 };
 
 template <class Body>
-void Worker::share(std::int64_t count, Body&& body) {
-    if (pool_.size() == 1) {
-        for (std::int64_t i = 0; i < count; ++i) body(i);
-        return;
-    }
-    const std::int64_t threads = pool_.size();
+void Pool::take(Pool& pool, int index) {
+    const Body& body = *static_cast<const Body*>(pool.loop_.body);
+    const std::int64_t count = pool.loop_.count, threads = pool.size();
     for (std::int64_t t = 0; t < threads; ++t) {
-        const std::int64_t owner = (index_ + t) % threads, end = (owner + 1) * count / threads,
+        const std::int64_t owner = (index + t) % threads, end = (owner + 1) * count / threads,
                            begin = owner * count / threads;
-        std::atomic<std::int64_t>& taken = pool_.counters_[static_cast<std::size_t>(owner)].taken;
+        std::atomic<std::int64_t>& taken = pool.threads_[static_cast<std::size_t>(owner)].taken;
         if (begin + taken.load(std::memory_order_relaxed) >= end) continue;
-        for (std::int64_t i; (i = begin + taken.fetch_add(1, std::memory_order_relaxed)) < end;) body(i);
+        for (std::int64_t i; (i = begin + taken.fetch_add(1, std::memory_order_relaxed)) < end;) {
+            if constexpr (std::is_invocable_v<const Body&, std::int64_t>) body(i);
+            else body(i, pool.threads_[static_cast<std::size_t>(index)].scratch.data());
+        }
     }
-    pool_.meet();
 }
 
-inline std::uint8_t* Worker::scratch() const {
-    return pool_.scratch_[static_cast<std::size_t>(index_)].data();
+template <class Body>
+void Worker::share(std::int64_t count, Body&& body) {
+    pool_.loop_ = {&Pool::take<std::remove_reference_t<Body>>, &body, count};
+    for (Pool::Thread& thread : pool_.threads_) thread.taken.store(0, std::memory_order_relaxed);
+    const bool alone = count <= 1 || pool_.size() == 1;
+    if (!alone) pool_.open();
+    pool_.loop_.take(pool_, 0);
+    if (!alone) pool_.close();
 }
 
 }  // namespace ratoon
