@@ -157,6 +157,12 @@ def test_a_draft_model_of_other_tokens_is_refused(
         load_model(smollm2_path, EngineConfig(speculative=str(smollm2_path)))
 
 
+def test_a_pool_that_holds_no_draft_is_refused_by_its_own_name(smollm2_path: Path) -> None:
+    with pytest.raises(InvalidParameterError) as caught:
+        load_model(smollm2_path, EngineConfig(speculative=str(smollm2_path), speculative_kv_cache_bytes=1))
+    assert "--speculative-kv-cache-bytes" in str(caught.value.hint)
+
+
 @pytest.fixture(scope="module")
 def loaded(smollm2_path: Path) -> LoadedModel:
     return load_model(smollm2_path, EngineConfig(speculative=str(smollm2_path)))

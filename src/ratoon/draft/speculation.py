@@ -1,6 +1,6 @@
 """`Speculation`: which guesses are worth a place in the next step.
 
-A step costs something by itself and something per token (`StepCost`), a draft model some time per draft, and
+A step costs something by itself and something per token (`StepCost`), a draft model some time per round, and
 guesses of one kind for one request are right at some rate (`Odds`). Of the drafts of all requests, the
 likeliest first, so many are taken as promise the most tokens per second; on a full batch, or where nothing
 can be guessed, these are none. A request whose guesses do not pay is guessed for now and then only. What

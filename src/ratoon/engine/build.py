@@ -156,7 +156,13 @@ def _load_draft(name: str, target: LoadedModel, ops: Ops, progress: Progress) ->
             hint="Name a smaller model of the same family, or guess without a model: --speculative ngram.",
         )
     num_bytes = target.config.speculative_kv_cache_bytes
-    return _load(opened, replace(target.config, kv_cache_bytes=num_bytes, max_model_len=None), ops, progress)
+    config = replace(target.config, kv_cache_bytes=num_bytes, max_model_len=None)
+    try:
+        opened.budget(config)
+    except InvalidParameterError as error:
+        hint = "Raise --speculative-kv-cache-bytes or lower --block-size."
+        raise InvalidParameterError(error.message, hint=hint) from error
+    return _load(opened, config, ops, progress)
 
 
 def _same_tokens(one: Tokenizer, other: Tokenizer) -> bool:
