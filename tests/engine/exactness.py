@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratoon.device.ops.protocol import Floats
 from ratoon.draft.prompt_lookup import PromptLookup
@@ -24,16 +25,15 @@ from ratoon.draft.speculation import Speculation
 from ratoon.engine.build import LoadedModel, build_core, load_model, open_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
-from ratoon.engine.prompt_parts import Media, PromptTokens, join_parts, read_part
+from ratoon.engine.prompt_parts import PromptTokens, join_parts, read_part
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.request.finish import Usage
-from ratoon.request.input_rows import InputRows, input_rows
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.spec.model_spec import ModelSpec
 
 LONG_ANSWER = 16
-Part = list[int] | InputRows
+Part = list[int] | NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,8 @@ class Ask:
     def request(self, model: LoadedModel, number: int) -> Request:
         """Return a request for this."""
         adapter = None if self.adapter is None else model.adapters.get(self.adapter)
-        extra_keys = ExtraKeys(adapter=adapter and adapter.digest, media=self.prompt.media)
+        digest = None if adapter is None else adapter.digest
+        extra_keys = ExtraKeys(adapter=digest, media=self.prompt.media)
         chain = model.chain(self.prompt.ids, extra_keys)
         rows = self.prompt.input_rows
         return Request(number, chain, self.params, self.seed, rows=rows, adapter=adapter)
@@ -237,7 +238,6 @@ def table_rows(model: LoadedModel, token_ids: Sequence[int]) -> Floats:
 
 def draw_document(rng: random.Random, model: LoadedModel, length: int) -> list[Part]:
     """Return parts of so many positions: tokens, rows of tokens, and rows like no token's."""
-    width = model.spec.hidden_size
     numpy_rng = np.random.default_rng(rng.randrange(2**32))
     parts: list[Part] = []
     while length:
@@ -249,31 +249,17 @@ def draw_document(rng: random.Random, model: LoadedModel, length: int) -> list[P
             continue
         rows = table_rows(model, ids)
         noise = rows + numpy_rng.normal(0, rows.std(), rows.shape).astype(np.float32)
-        part = read_part(
-            rng.choice((rows, noise, noise.astype(np.float16), Media(rng.randbytes(8), noise))), width
-        )
-        assert isinstance(part, InputRows)
-        parts.append(part)
+        parts.append(rng.choice((rows, noise, noise.astype(np.float16))))
     return parts
 
 
 def beginning(parts: Iterable[Part], length: int) -> list[Part]:
     """Return the first positions of a document; rows that are cut are other rows than the whole ones."""
-    taken: list[Part] = []
+    taken = []
     for part in parts:
-        if not length:
-            break
-        if isinstance(part, InputRows):
-            size = min(length, part.num_rows)
-            if size < part.num_rows:
-                data = part.cut(0, size)
-                width = len(data) // size // (4 if part.dtype == "F32" else 2)
-                part = input_rows(part.dtype, (size, width), data, width=width)
-        else:
-            part = part[:length]
-            size = len(part)
-        taken.append(part)
-        length -= size
+        if length > 0:
+            taken.append(part[:length])
+            length -= len(part)
     return taken
 
 
@@ -296,10 +282,11 @@ def draw_asks(rng: random.Random, subject: Subject, model: LoadedModel) -> list[
             length = subject.lengths[number]
         shared = rng.choice((0, length, length // 16 * 16, rng.randrange(length)))
         tail = [rng.randrange(vocab_size) for _ in range(length - shared)]
-        prompt = join_parts([*beginning(rng.choice(documents), shared), tail], model.tokenizer)
+        parts = [*beginning(rng.choice(documents), shared), tail]
+        prompt = join_parts([read_part(part, model.spec.hidden_size) for part in parts], model.tokenizer)
         assert len(prompt.ids) == length
         params = SamplingParams(
-            max_tokens=rng.choice((1, 2, 3, 4, LONG_ANSWER, LONG_ANSWER)),
+            max_tokens=rng.randint(1, 4) if number % 2 else LONG_ANSWER,
             temperature=rng.choice((0, 0.3, 1, 1.5)),
             top_p=0.95,
             repetition_penalty=rng.choice((1, 1.1)),
