@@ -356,8 +356,8 @@ def check_random_cases(
             num_done += 1
             for ask, answered in zip(batch, bench.run(batch), strict=True):
                 assert answered.has_bits_of(expected[ask]), (
-                    f"case {num_done}: prompt of {ask.num_prompt_tokens}, {len(ask.prompt.rows)} parts of it "
-                    f"rows, adapter {ask.adapter}, {answered.usage.cached_tokens} cached, "
+                    f"case {num_done}: prompt of {ask.num_prompt_tokens}, rows in {len(ask.prompt.rows)} "
+                    f"parts, adapter {ask.adapter}, {answered.usage.cached_tokens} cached, "
                     f"batch of {len(batch)}, {scheduler.cache.usable_blocks} blocks, {drafts}"
                 )
         assert scheduler.cache.num_free_blocks == scheduler.cache.usable_blocks
