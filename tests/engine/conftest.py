@@ -1,9 +1,10 @@
 """A model that is nothing but memory: what a step computes depends on every slot that it reads.
 
-The value of a position is a digest of its input and of the values in all the slots it sees, read through
-the block tables of every group. Its input is a token, an integer, or an input row, which is one number with
-a fraction; prompts mix them freely. A slot that holds another token, a stale value or nothing changes
-everything after it, so a request whose output equals what it gets `Alone` was given exactly the right blocks.
+The value of a position is a digest of its input, its adapter, and the values in all the slots it sees, read
+through the block tables of every group. Its input is a token, an integer, or an input row, which is one
+number with a fraction; prompts mix them freely. A slot that holds another token, a stale value or nothing
+changes everything after it, so a request whose output equals what it gets `Alone` was given exactly the right
+blocks.
 """
 
 import struct
@@ -71,23 +72,23 @@ def prompt_logprob(value: int, num_best: int, target: int | None) -> Logprobs | 
     return None if target is None else ((target, -float(hash((value, num_best, target)) % 1000)),)
 
 
-def append_value(values: list[int], token: float, groups: Groups) -> None:
+def append_value(values: list[int], token: float, groups: Groups, adapter: bytes | None) -> None:
     """Add the value of the next position, as the runner finds it in correct memory."""
     position = len(values)
     seen = tuple(tuple(values[group.first_visible(position) :]) for group in groups)
-    values.append(hash((position, token, seen)))
+    values.append(hash((position, token, adapter, seen)))
 
 
 class Alone:
     """What a request gets with no cache, no batch, no chunks and no preemption."""
 
     def __init__(self, request: Request, prompt: Prompt, groups: Groups, max_model_len: int) -> None:
-        params = request.params
+        params, adapter = request.params, request.chain.extra_keys.adapter
         stop_ids = set(params.stop_token_ids) | (set() if params.ignore_eos else {EOS})
         limit = len(prompt) + (params.max_tokens or max_model_len)
         values: list[int] = []
         for token in prompt:
-            append_value(values, token, groups)
+            append_value(values, token, groups, adapter)
         targets = [token if isinstance(token, int) else None for token in prompt]
         pairs = zip(values, targets[1:], strict=False)
         num_best = params.prompt_logprobs or 0
@@ -97,7 +98,7 @@ class Alone:
             banned = sorted(stop_ids) if len(self.output) < params.min_tokens else ()
             token = sampled_token(values[-1], request.seed, len(self.output), banned)
             self.output.append(token)
-            append_value(values, token, groups)
+            append_value(values, token, groups, adapter)
 
 
 class MemoryRunner:
@@ -163,7 +164,8 @@ class MemoryRunner:
             ]
             assert [i for i, _ in found] == list(range(group.first_visible(position), position))
             seen.append(tuple(value for _, value in found))
-        return hash((position, inputs_of(chunk)[position - chunk.first_position], tuple(seen)))
+        token = inputs_of(chunk)[position - chunk.first_position]
+        return hash((position, token, chunk.adapter, tuple(seen)))
 
     def result(self, chunk: ScheduledChunk, index: int, values: dict[tuple[int, int], int]) -> ChunkResult:
         prompt_logprobs = tuple(
@@ -245,14 +247,17 @@ class Bench:
         self.answers: dict[int, Alone] = {}
         self.deltas: dict[int, list[RequestDelta]] = {}
 
-    def request(self, prompt: Prompt, *, salt: str | None = None, **settings: Any) -> Request:
+    def request(
+        self, prompt: Prompt, *, salt: str | None = None, adapter: bytes | None = None, **settings: Any
+    ) -> Request:
         """Make a request; settings are fields of `Request` or of `SamplingParams`."""
         fields = {
             name: settings.pop(name) for name in ("priority", "read_cache", "write_cache") if name in settings
         }
         settings = {"max_tokens": 4, "ignore_eos": True, **settings}
         tokens = join_parts(list(parts_of(prompt)), NO_TOKENIZER)
-        chain = HashChain(ROOT, BLOCK_SIZE, ExtraKeys(salt=salt, media=tokens.media), tokens.ids)
+        extra_keys = ExtraKeys(adapter=adapter, salt=salt, media=tokens.media)
+        chain = HashChain(ROOT, BLOCK_SIZE, extra_keys, tokens.ids)
         params, seed = SamplingParams(**settings), settings.get("seed") or 7
         return Request(len(self.requests), chain, params, seed, rows=tokens.input_rows, **fields)
 

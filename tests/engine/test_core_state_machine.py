@@ -36,6 +36,8 @@ DOCUMENTS: tuple[tuple[int | float, ...], ...] = (
 
 RARE_SETTINGS: list[dict[str, Any]] = [
     {"salt": "a"},
+    {"adapter": b"poet"},
+    {"adapter": b"poet", "prompt_logprobs": 1},
     {"logprobs": 1},
     {"prompt_logprobs": 2},
     {"read_cache": False},

@@ -207,10 +207,13 @@ def test_who_does_not_fit_is_not_guessed_for(
     assert [len(guess.tokens) for guess in drafter.propose([(fits, 2)])] == [2]
 
 
-def test_who_has_input_rows_is_not_guessed_for(make_bench: MakeBench) -> None:
+def test_who_has_input_rows_is_not_guessed_for_nor_hashed_at_every_step(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = make_bench()
     drafter = add_draft_model(bench)
     request = bench.request([0.5, 1.5, 3, 4, 5, 6, 7, 8])
+    monkeypatch.setattr("ratoon.draft.draft_model.HashChain", None)
     assert not drafter.propose([(request, 2)])[0].tokens
 
 

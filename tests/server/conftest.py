@@ -199,12 +199,17 @@ class FakeServer:
 
     port: int
     runner: FakeRunner
-    core: EngineCore
     service: Service
     server: Server
     log: io.StringIO
     thread: threading.Thread = field(init=False)
     draining: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def core(self) -> EngineCore:
+        """The engine itself."""
+        assert self.service._model is not None
+        return self.service._model.core
 
     @property
     def engine(self) -> AsyncEngine:
@@ -335,6 +340,7 @@ def _start(
     tenant_limits: TenantLimits | None = None,
     limits: ServerLimits | None = None,
     before_load: Callable[[], None] | None = None,
+    load_model: Callable[[], ServedModel] | None = None,
     **settings: Any,
 ) -> FakeServer:
     runner, tokenizer, log = FakeRunner(), make_tokenizer(), io.StringIO()
@@ -347,6 +353,8 @@ def _start(
     def load() -> ServedModel:
         if before_load is not None:
             before_load()
+        if load_model is not None:
+            return load_model()
         return ServedModel(
             name="fake",
             root=ROOT,
@@ -374,7 +382,7 @@ def _start(
 
     service = ObservedService(load, keys, options, name="fake", log=log, on_load=loaded.set)
     server = Server(service)
-    fake = FakeServer(int(address_of(listener).rsplit(":", 1)[1]), runner, core, service, server, log)
+    fake = FakeServer(int(address_of(listener).rsplit(":", 1)[1]), runner, service, server, log)
     fake.thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     fake.thread.start()
     stack.callback(_stop, fake)

@@ -28,7 +28,7 @@ class DraftModel:
     """The `Drafter` that runs a model. It samples as the request does, with the same random numbers.
 
     Sole user of `cache` and `runner`. `root` begins its chains, `max_model_len` bounds its positions, and
-    `max_chunk` the known tokens that it computes in one step. A request with media items is not
+    `max_chunk` the known tokens that it computes in one step. A request with input rows is not
     guessed for, and a request for which the pool has no room has to wait.
     """
 
@@ -88,13 +88,14 @@ class DraftModel:
 
         The chunk does not sample where it stops short of that.
         """
+        known = request.num_known
+        if request.rows or known + count - 1 > self._max_model_len:
+            return None
         if request.id not in self._shadows:
             self._shadows[request.id] = _Shadow.of(request, self._root)
         shadow = self._shadows[request.id]
         shadow.follow(request)
-        chain, known = shadow.chain, request.num_known
-        if shadow.has_placeholders or known + count - 1 > self._max_model_len:
-            return None
+        chain = shadow.chain
         first, write_from = min(shadow.num_computed, known - 1), shadow.num_computed
         match = None
         if not shadow.num_computed and request.reads_cache:
@@ -154,17 +155,16 @@ class _Shadow:
 
     chain: HashChain
     params: SamplingParams
-    has_placeholders: bool
     num_computed: int = 0
     drafts: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, request: Request, root: bytes) -> "_Shadow":
         """Begin with a request that is new here. Adapters are not for the draft model; salts part it too."""
-        extras = request.chain.extra_keys
-        chain = HashChain(root, request.chain.block_size, ExtraKeys(salt=extras.salt))
+        extra_keys = ExtraKeys(salt=request.chain.extra_keys.salt)
+        chain = HashChain(root, request.chain.block_size, extra_keys)
         params = replace(request.params, logprobs=None, prompt_logprobs=None)
-        return cls(chain, params, bool(extras.media))
+        return cls(chain, params)
 
     def follow(self, request: Request) -> None:
         """Take in what became known. Of the drafts that were run, those that were right are computed."""
