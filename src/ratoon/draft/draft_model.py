@@ -73,11 +73,14 @@ class DraftModel:
 
         The chunk does not sample where it stops short of that.
         """
-        shadow = self._shadows.get(request.id) or _Shadow.of(request, self._root)
-        shadow.follow(request)
-        chain, known = shadow.chain, request.num_known
-        if shadow.has_placeholders or known + count - 1 > self._max_model_len:
+        known = request.num_known
+        if request.chain.extra_keys.media or known + count - 1 > self._max_model_len:
             return None
+        shadow = self._shadows.get(request.id)
+        if shadow is None:  # kept even if there is no room yet: its hashes are dear
+            shadow = self._shadows[request.id] = _Shadow.of(request, self._root)
+        shadow.follow(request)
+        chain = shadow.chain
         first, write_from = min(shadow.num_computed, known - 1), shadow.num_computed
         match = None
         if not shadow.num_computed and request.reads_cache:
@@ -91,7 +94,6 @@ class DraftModel:
         if match is not None:
             self.cache.stats.record_query(known, preempted=False)
             self.cache.stats.record_hit(first, preempted=False)
-        self._shadows[request.id] = shadow
         return ScheduledChunk(
             request_id=request.id,
             token_ids=tuple(chain.tokens[first:end]),
@@ -118,7 +120,8 @@ class DraftModel:
     def _forget_all_but(self, request_ids: set[int]) -> None:
         for request_id in self._shadows.keys() - request_ids:
             del self._shadows[request_id]
-            self.cache.release(request_id)
+            if request_id in self.cache.requests:
+                self.cache.release(request_id)
 
 
 @dataclass(slots=True)
@@ -131,7 +134,6 @@ class _Shadow:
 
     chain: HashChain
     params: SamplingParams
-    has_placeholders: bool
     num_computed: int = 0
     drafts: tuple[int, ...] = ()
 
@@ -141,7 +143,7 @@ class _Shadow:
         extras = request.chain.extra_keys
         chain = HashChain(root, request.chain.block_size, ExtraKeys(salt=extras.salt))
         params = replace(request.params, logprobs=None, prompt_logprobs=None)
-        return cls(chain, params, bool(extras.media))
+        return cls(chain, params)
 
     def follow(self, request: Request) -> None:
         """Take in what became known. Of the drafts that were run, those that were right are computed."""
