@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from starlette.types import Receive
@@ -20,8 +21,8 @@ async def until_disconnected(receive: Receive, work: Coroutine[Any, Any, None]) 
         working.cancel()
         watching.cancel()
         await asyncio.wait((working, watching))
-    if not working.cancelled():
-        working.result()
+    with suppress(asyncio.CancelledError):
+        working.result()  # if cancelled too: the task lets go of the error, and so of what its frames hold
 
 
 async def _disconnected(receive: Receive) -> None:
