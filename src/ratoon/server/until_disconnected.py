@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any
 
 from starlette.types import Receive
@@ -11,9 +10,12 @@ from starlette.types import Receive
 async def until_disconnected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
     """Do the work; cancel it as soon as the client goes away, and return when it has cleaned up.
 
-    The request's body must have been read. What the work raises is raised here.
+    The request's body must have been read. What the work raises is raised here, and is not kept in the task:
+    error, frames, their timeout and the task would hold one another, and with them prompts and adapters,
+    until the garbage collector comes.
     """
-    working = asyncio.create_task(work)
+    errors: list[Exception] = []
+    working = asyncio.create_task(_note_error(work, errors))
     watching = asyncio.create_task(_disconnected(receive))
     try:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
@@ -21,8 +23,17 @@ async def until_disconnected(receive: Receive, work: Coroutine[Any, Any, None]) 
         working.cancel()
         watching.cancel()
         await asyncio.wait((working, watching))
-    with suppress(asyncio.CancelledError):
-        working.result()  # if cancelled too: the task lets go of the error, and so of what its frames hold
+    if errors:
+        raise errors.pop()
+
+
+async def _note_error(work: Coroutine[Any, Any, None], errors: list[Exception]) -> None:
+    try:
+        await work
+    except asyncio.CancelledError:
+        pass  # the client has gone
+    except Exception as error:
+        errors.append(error)
 
 
 async def _disconnected(receive: Receive) -> None:
