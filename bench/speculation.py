@@ -21,7 +21,6 @@ from ratoon.engine.core import EngineCore
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.text.chat_prompt import encode_chat
-from ratoon.text.chat_template import load_chat_template
 
 ROOT = Path(__file__).parents[1]
 BATCHES = (1, 8)
@@ -124,7 +123,7 @@ def main() -> None:
         speculative=chosen.draft or "ngram", num_speculative_tokens=chosen.num_speculative_tokens
     )
     model = load_model(chosen.model, config)
-    template = load_chat_template(model.checkpoint, model.tokenizer)
+    template = model.chat_template()
     params = SamplingParams(temperature=chosen.temperature, max_tokens=chosen.tokens)
     print(f"{model.checkpoint.path.name}, {model.ops_name}, temperature {chosen.temperature:g}", flush=True)
     print("| prompts | batch | drafts | accepted | tokens per step | tokens/s | tokens/s off | speed-up |")

@@ -19,7 +19,7 @@ from ratoon.errors import (
     UnknownAdapterError,
 )
 
-SIZE, BUDGET = 100, 250
+SIZE, BUDGET = 10_000, 25_000
 MakeFolder = Callable[..., Path]
 
 
@@ -114,7 +114,9 @@ def test_a_full_budget_refuses_and_changes_nothing(store: AdapterStore, folder: 
     first = store.load("first", folder(1))
     held = store.load("second", folder(2))
     store.unload("second")
-    with pytest.raises(AdapterBudgetError, match="takes 100 B, but of 250 B for adapters 200 B are in use"):
+    with pytest.raises(
+        AdapterBudgetError, match=r"takes 9\.8 KiB, but of 24\.4 KiB for adapters 19\.5 KiB are in use"
+    ):
         store.load("first", folder(3))
     assert store.get("first") is first
     assert list(store.by_name) == ["first"]
@@ -161,3 +163,22 @@ def test_nothing_waits_for_the_garbage_collector(folder: MakeFolder) -> None:
         gc.enable()
     found: Any = store.num_bytes
     assert found == 0
+
+
+def test_memory_may_be_asked_for_while_another_thread_loads(store: AdapterStore, folder: MakeFolder) -> None:
+    first = store.load("first", folder(1))
+    others = iter([2])
+
+    class Nosy:
+        """Loads another adapter in the middle of the sum."""
+
+        @property
+        def num_bytes(self) -> int:
+            for seed in others:
+                store.load("second", folder(seed))
+            return SIZE
+
+    nosy = Nosy()
+    store._by_digest[first.digest] = nosy  # type: ignore[assignment]
+    assert store.num_bytes == SIZE
+    assert store.num_bytes == 2 * SIZE

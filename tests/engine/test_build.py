@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
 from ratoon.engine.build import LoadedModel, build_core, load_model, make_ops, open_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.cores import usable_cores
-from ratoon.errors import InvalidParameterError, MissingCheckpointError, UnknownModelError
+from ratoon.errors import InvalidParameterError, MissingCheckpointError, RatoonError, UnknownModelError
 from ratoon.request.sampling_params import SamplingParams
 
 MEBIBYTE = 1 << 20
@@ -105,6 +106,39 @@ def test_what_cannot_be_held_is_refused(
 ) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         load_model(smollm2_path, EngineConfig.from_settings(settings))
+
+
+@pytest.mark.parametrize(
+    ("named", "settings", "message"),
+    [
+        ({"chat_template": "no/such.jinja"}, {}, "no/such.jinja cannot be read"),
+        ({"adapters": {"poet": "no/such"}}, {}, "no adapter folder no/such"),
+        ({}, {"speculative": "no-such-model"}, "no model 'no-such-model'"),
+        ({}, {"speculative": "smollm2", "speculative_kv_cache_bytes": 1}, "The draft model has no room: 1 B"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_the_weights_are_read(
+    smollm2_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: dict[str, Any],
+    settings: dict[str, object],
+    message: str,
+) -> None:
+    def load_decoder(*args: object, **settings: object) -> None:
+        raise AssertionError("the weights are read")
+
+    monkeypatch.setattr("ratoon.engine.build.load_decoder", load_decoder)
+    if settings.get("speculative") == "smollm2":
+        settings = settings | {"speculative": str(smollm2_path)}
+    with pytest.raises(RatoonError, match=message):
+        load_model(smollm2_path, EngineConfig.from_settings(settings), **named)
+
+
+def test_the_pool_of_a_draft_model_is_named_where_it_is_too_small(smollm2_path: Path) -> None:
+    settings = {"speculative": str(smollm2_path), "speculative_kv_cache_bytes": 1}
+    with pytest.raises(InvalidParameterError) as error:
+        load_model(smollm2_path, EngineConfig.from_settings(settings))
+    assert "--speculative-kv-cache-bytes" in str(error.value.hint)
 
 
 def test_ops_are_chosen_by_name() -> None:

@@ -215,6 +215,7 @@ def test_who_has_input_rows_is_not_guessed_for_nor_hashed_at_every_step(
     request = bench.request([0.5, 1.5, 3, 4, 5, 6, 7, 8])
     monkeypatch.setattr("ratoon.draft.draft_model.HashChain", None)
     assert not drafter.propose([(request, 2)])[0].tokens
+    assert not drafter._shadows
 
 
 def test_what_a_round_takes_is_measured_where_nothing_is_caught_up_with(make_bench: MakeBench) -> None:
@@ -224,3 +225,18 @@ def test_what_a_round_takes_is_measured_where_nothing_is_caught_up_with(make_ben
     drafter._clock = lambda: float(next(ticks))
     drafter.propose([(bench.add(range(i, 20)), 9) for i in range(4)])
     assert drafter.round_seconds(4) == pytest.approx(1)
+
+
+def test_a_prompt_is_hashed_once_even_if_it_has_to_wait_for_room(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    drafter = add_draft_model(bench, num_blocks=6)
+    first, second = bench.add([1] * 17), bench.add([2] * 17)
+    wishes = [(first, 1), (second, 1)]
+    assert [len(guess.tokens) for guess in drafter.propose(wishes)] == [1, 0]
+    chain = drafter._shadows[second.id].chain
+    assert chain.num_tokens == 17
+    drafter.propose(wishes)
+    drafter.propose(wishes[1:])
+    assert drafter._shadows[second.id].chain is chain
+    drafter.propose([])
+    assert drafter.cache.num_free_blocks == drafter.cache.usable_blocks

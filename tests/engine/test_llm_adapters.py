@@ -132,5 +132,5 @@ def test_there_are_as_many_adapters_as_prompts_or_one(llm: LLM) -> None:
 def test_a_budget_without_room_is_said_at_the_start(
     smollm2_path: Path, smollm2_adapters: dict[str, Path]
 ) -> None:
-    with pytest.raises(AdapterBudgetError, match=r"takes 3\.1 MiB, but of 1 MiB"):
-        LLM(smollm2_path, adapters=smollm2_adapters, adapter_bytes=1 << 20, kv_cache_bytes=8 << 20)
+    with pytest.raises(AdapterBudgetError, match=r"takes 3\.1 MiB, but of 2 MiB"):
+        LLM(smollm2_path, adapters=smollm2_adapters, adapter_bytes=2 << 20, kv_cache_bytes=8 << 20)

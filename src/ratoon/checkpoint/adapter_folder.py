@@ -12,6 +12,8 @@ import json
 import math
 import os.path
 import re
+import reprlib
+import stat
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,15 +24,21 @@ from ratoon.checkpoint.digest import weights_digest
 from ratoon.checkpoint.safetensors_folder import read_tensors
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.errors import (
+    AdapterBudgetError,
     CheckpointError,
     CorruptCheckpointError,
     MissingCheckpointError,
     UnsupportedModelError,
 )
 from ratoon.util.progress import no_progress
+from ratoon.util.sizes import format_bytes
 
 CONFIG_NAME = "adapter_config.json"
 WEIGHTS_NAME = "adapter_model.safetensors"
+
+MAX_ALPHA = 1e30
+MAX_RANK = 1 << 16
+"""Far beyond any use, and near enough that float32 holds every scale."""
 
 _READ = {"peft_type", "r", "lora_alpha", "use_rslora", "target_modules", "init_lora_weights"}
 _WITHOUT_EFFECT = {
@@ -72,17 +80,20 @@ class AdapterFolder:
     digest: bytes
 
 
-def read_adapter(path: str | Path) -> AdapterFolder:
-    """Read a whole folder. Raises `CheckpointError` of some kind where it cannot be used as it is."""
+def read_adapter(path: str | Path, max_bytes: int = 1 << 40) -> AdapterFolder:
+    """Read a whole folder. Raises `CheckpointError` of some kind where it cannot be used as it is.
+
+    A file of more than `max_bytes` is not read: `AdapterBudgetError`.
+    """
     path = Path(os.path.expanduser(path))
     if not os.path.isdir(path):  # unlike Path.is_dir, says no where it may not look
         raise MissingCheckpointError(
             f"There is no adapter folder {path}.",
             hint=f"An adapter is a folder with {CONFIG_NAME} and {WEIGHTS_NAME}, as PEFT saves it.",
         )
-    config = _AdapterConfig(path / CONFIG_NAME)
+    config = _AdapterConfig(path / CONFIG_NAME, max_bytes)
     file = path / WEIGHTS_NAME
-    tensors = list(read_tensors(memoryview(_read(file)), file))
+    tensors = list(read_tensors(memoryview(_read(file, max_bytes)), file))
     digest = hashlib.sha256(b"ratoon adapter 1\n" + struct.pack("<d", config.scale))
     digest.update(weights_digest(tensors, no_progress))
     return AdapterFolder(path, config.scale, _pairs(tensors, config, file), digest.digest())
@@ -91,10 +102,10 @@ def read_adapter(path: str | Path) -> AdapterFolder:
 class _AdapterConfig:
     """The settings that are implemented; any other raises `UnsupportedModelError`."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, max_bytes: int) -> None:
         self.file = file
         try:
-            values = json.loads(_read(file))
+            values = json.loads(_read(file, max_bytes))
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
@@ -105,17 +116,12 @@ class _AdapterConfig:
         self.scale = self._scale()
 
     def targets(self, module: str) -> bool:
-        """Whether PEFT would apply weights for this module."""
+        """Whether a list of targets, if there is one, has this module."""
         targets = self._values.get("target_modules")
-        if targets is None or targets == "all-linear":
-            return True
-        if isinstance(targets, str):
-            try:
-                return re.fullmatch(targets, module) is not None
-            except re.error:
-                self._corrupt(f"its target_modules are {targets!r}")
+        if targets is None or isinstance(targets, str):
+            return True  # an expression is not run: a hostile one would take for ever
         if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
-            self._corrupt(f"its target_modules are {targets!r}")
+            self._corrupt(f"its target_modules are {reprlib.repr(targets)}")
         return any(f".{module}".endswith(f".{target}") for target in targets)
 
     def _refuse_unsupported(self) -> None:
@@ -125,17 +131,19 @@ class _AdapterConfig:
             self._unsupported(f"was trained on a changed base model (init_lora_weights is {start!r})")
         for key in sorted(self._values.keys() - _READ - _WITHOUT_EFFECT):
             if self._values[key] not in _NOTHING:
-                self._unsupported(f"asks for {_NAMES.get(key, key)} ({key} is {self._values[key]!r})")
+                self._unsupported(
+                    f"asks for {_NAMES.get(key, key)} ({key} is {reprlib.repr(self._values[key])})"
+                )
 
     def _rank(self) -> int:
         rank = self._values.get("r")
-        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
+        if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= MAX_RANK:
             self._corrupt(f"its rank r is {rank!r}")
         return rank
 
     def _scale(self) -> float:
         alpha, stabilised = self._values.get("lora_alpha"), self._values.get("use_rslora", False)
-        if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not math.isfinite(alpha):
+        if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not abs(alpha) <= MAX_ALPHA:
             self._corrupt(f"its lora_alpha is {alpha!r}")
         if not isinstance(stabilised, bool):
             self._corrupt(f"its use_rslora is {stabilised!r}")
@@ -183,8 +191,16 @@ def _pair(halves: Mapping[str, RawTensor], rank: int, file: Path) -> LowRankPair
     return LowRankPair(halves["A"], halves["B"])
 
 
-def _read(file: Path) -> bytes:
+def _read(file: Path, max_bytes: int) -> bytes:
     try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe or a device might never end
+            raise CheckpointError(f"{file} is not a regular file.")
+        if status.st_size > max_bytes:
+            raise AdapterBudgetError(
+                f"{file} has {format_bytes(status.st_size)}, but adapters have {format_bytes(max_bytes)}.",
+                hint="Raise adapter_bytes.",
+            )
         return file.read_bytes()
     except FileNotFoundError:
         other = (

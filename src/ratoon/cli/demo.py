@@ -22,7 +22,6 @@ from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.spec.cache_group import BlockTables
 from ratoon.text.chat_prompt import encode_chat
-from ratoon.text.chat_template import load_chat_template
 from ratoon.util.progress import TerminalProgress
 
 MODEL = "smollm2"
@@ -117,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
 def make_prompts(model: LoadedModel) -> list[list[int]]:
     """Return the prompts of the two questions: the same document before each."""
     document = (files("ratoon.cli") / "demo_document.txt").read_text(encoding="utf-8")
-    template = load_chat_template(model.checkpoint, model.tokenizer)
+    template = model.chat_template()
     return [
         encode_chat(
             model.tokenizer,

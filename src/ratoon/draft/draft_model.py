@@ -91,9 +91,9 @@ class DraftModel:
         known = request.num_known
         if request.rows or known + count - 1 > self._max_model_len:
             return None
-        if request.id not in self._shadows:
-            self._shadows[request.id] = _Shadow.of(request, self._root)
-        shadow = self._shadows[request.id]
+        shadow = self._shadows.get(request.id)
+        if shadow is None:  # kept even if there is no room yet: its hashes are dear
+            shadow = self._shadows[request.id] = _Shadow.of(request, self._root)
         shadow.follow(request)
         chain = shadow.chain
         first, write_from = min(shadow.num_computed, known - 1), shadow.num_computed

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class DraftStats:
-    """Counts verified drafts; written by `Speculation`. An accepted draft is one that became output."""
+    """Counts verified drafts; written by `Speculation`."""
 
     num_proposals: int = 0
     """Rows of drafts, one per request and step."""

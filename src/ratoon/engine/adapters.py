@@ -53,7 +53,8 @@ class AdapterStore:
     @property
     def num_bytes(self) -> int:
         """Memory in use, also by adapters that have no name any more but are still needed."""
-        return sum(adapter.num_bytes for adapter in self._by_digest.values())
+        held = [ref() for ref in self._by_digest.valuerefs()]  # a copy: others may load meanwhile
+        return sum(adapter.num_bytes for adapter in held if adapter is not None)
 
     def get(self, name: str) -> LoadedAdapter:
         """Return what a name stands for. Raises `UnknownAdapterError`."""
@@ -75,7 +76,7 @@ class AdapterStore:
         """
         if not name:
             raise InvalidParameterError("An adapter's name is empty.")
-        folder = read_adapter(path)
+        folder = read_adapter(path, self.budget_bytes)
         with self._lock:
             adapter = self._by_digest.get(folder.digest) or self._pack(folder)
             self._by_name[name] = adapter

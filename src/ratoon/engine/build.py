@@ -5,9 +5,10 @@ time. The only file that imports `device/`.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from ratoon.cache.eviction import EVICTION_POLICIES
 from ratoon.cache.manager import CacheManager
@@ -41,6 +42,7 @@ from ratoon.spec.cache_groups import cache_groups
 from ratoon.spec.kv_budget import KVBudget, kv_budget
 from ratoon.spec.model_reader import read_model_spec
 from ratoon.spec.model_spec import ModelSpec
+from ratoon.text.chat_template import ChatTemplate, load_chat_template
 from ratoon.text.load import load_tokenizer
 from ratoon.text.tokenizer import Tokenizer
 from ratoon.util.progress import Progress, no_progress
@@ -48,6 +50,8 @@ from ratoon.util.sizes import format_bytes
 
 NGRAM = "ngram"
 """The setting `speculative` that names no model."""
+
+NO_ADAPTERS: Mapping[str, str | Path] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,8 @@ class LoadedModel:
     """A model in memory, with the pages that its KV is written to.
 
     `config` has every None replaced by what it stands for. `root` is what every chain begins with.
-    `adapters` may be used with any engine that is built on the model. `draft` is the smaller model that
-    guesses for this one, if `config` names one.
+    `adapters` may be used with any engine that is built on the model. `given_template` was named in the place
+    of the model's own. `draft` is the smaller model that guesses for this one, if `config` names one.
     """
 
     checkpoint: Checkpoint
@@ -87,6 +91,7 @@ class LoadedModel:
     ops_name: str
     root: bytes
     adapters: AdapterStore
+    given_template: ChatTemplate | None = None
     draft: "LoadedModel | None" = None
 
     def chain(self, token_ids: Iterable[int], extra_keys: ExtraKeys = NO_EXTRAS) -> HashChain:
@@ -94,6 +99,10 @@ class LoadedModel:
         chain = HashChain(self.root, self.budget.block_size, extra_keys, token_ids)
         self._check_token_id(max(chain.tokens, default=0))
         return chain
+
+    def chat_template(self) -> ChatTemplate:
+        """Return the template for chat. Raises `ChatTemplateError` where there is none."""
+        return self.given_template or load_chat_template(self.checkpoint, self.tokenizer)
 
     def check_params(self, params: SamplingParams) -> None:
         """Raise `InvalidParameterError` where the parameters name a token outside the vocabulary."""
@@ -114,20 +123,47 @@ def open_model(model: str | Path, progress: Progress = no_progress) -> OpenModel
     return OpenModel(checkpoint, spec, cache_groups(spec))
 
 
-def load_model(model: str | Path, config: EngineConfig, progress: Progress = no_progress) -> LoadedModel:
-    """Open a model and load it: tokenizer, weights, an empty pool. Raises some `RatoonError`."""
+def load_model(
+    model: str | Path,
+    config: EngineConfig,
+    progress: Progress = no_progress,
+    *,
+    adapters: Mapping[str, str | Path] = NO_ADAPTERS,
+    chat_template: str | Path | None = None,
+) -> LoadedModel:
+    """Open a model and load it: tokenizer, adapters, weights, an empty pool. Raises some `RatoonError`.
+
+    `adapters` are folders by name, `chat_template` is a file. What can be refused without the weights is
+    refused before they are read.
+    """
     ops = make_ops(config)
-    loaded = _load(open_model(model, progress), config, ops, progress)
-    if config.speculative is None or config.speculative == NGRAM:
-        return loaded
-    return replace(loaded, draft=_load_draft(config.speculative, loaded, ops, progress))
+    opened = open_model(model, progress)
+    tokenizer = load_tokenizer(opened.checkpoint)
+    template = None
+    if chat_template is not None:
+        template = load_chat_template(opened.checkpoint, tokenizer, chat_template)
+    draft = _open_draft(config, opened, tokenizer, progress)
+    loaded = _load(opened, tokenizer, config, ops, progress, adapters)
+    if draft is None:
+        return replace(loaded, given_template=template)
+    guesser = _load(draft, tokenizer, _draft_config(config), ops, progress)
+    return replace(loaded, given_template=template, draft=guesser)
 
 
-def _load(opened: OpenModel, config: EngineConfig, ops: Ops, progress: Progress) -> LoadedModel:
+def _load(
+    opened: OpenModel,
+    tokenizer: Tokenizer,
+    config: EngineConfig,
+    ops: Ops,
+    progress: Progress,
+    adapters: Mapping[str, str | Path] = NO_ADAPTERS,
+) -> LoadedModel:
     spec, groups = opened.spec, opened.groups
     budget = opened.budget(config)
     config = _resolved(config, spec, budget)
-    tokenizer = load_tokenizer(opened.checkpoint)
+    store = AdapterStore(lambda folder: prepare_adapter(folder, spec, ops), config.adapter_bytes)
+    for name, folder in adapters.items():
+        store.load(name, folder)
     layout = KVLayout(
         num_blocks=budget.num_blocks,
         block_size=budget.block_size,
@@ -142,27 +178,34 @@ def _load(opened: OpenModel, config: EngineConfig, ops: Ops, progress: Progress)
         opened.checkpoint, spec, groups, ops, pages, num_positions=config.max_model_len, progress=progress
     )
     root = _fingerprint(opened, config, ops).root()
-    adapters = AdapterStore(lambda folder: prepare_adapter(folder, spec, ops), config.adapter_bytes)
-    return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, adapters)
+    return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store)
 
 
-def _load_draft(name: str, target: LoadedModel, ops: Ops, progress: Progress) -> LoadedModel:
-    """Load the model that guesses for `target`. Raises `InvalidParameterError` where it has other tokens."""
-    opened = open_model(name, progress)
-    same_size = opened.spec.vocab_size == target.spec.vocab_size
-    if not same_size or not _same_tokens(load_tokenizer(opened.checkpoint), target.tokenizer):
+def _open_draft(
+    config: EngineConfig, target: OpenModel, tokenizer: Tokenizer, progress: Progress
+) -> OpenModel | None:
+    """Open the model that is to guess for `target`, if any. Raises `InvalidParameterError` if it cannot."""
+    if config.speculative is None or config.speculative == NGRAM:
+        return None
+    draft = open_model(config.speculative, progress)
+    same_size = draft.spec.vocab_size == target.spec.vocab_size
+    if not same_size or not _same_tokens(load_tokenizer(draft.checkpoint), tokenizer):
         raise InvalidParameterError(
-            f"{name} cannot guess for {target.checkpoint.path}: their vocabularies differ.",
+            f"{config.speculative} cannot guess for {target.checkpoint.path}: their vocabularies differ.",
             hint="Name a smaller model of the same family, or guess without a model: --speculative ngram.",
         )
-    num_bytes = target.config.speculative_kv_cache_bytes
-    config = replace(target.config, kv_cache_bytes=num_bytes, max_model_len=None)
     try:
-        opened.budget(config)
+        draft.budget(_draft_config(config))
     except InvalidParameterError as error:
-        hint = "Raise --speculative-kv-cache-bytes or lower --block-size."
-        raise InvalidParameterError(error.message, hint=hint) from error
-    return _load(opened, config, ops, progress)
+        raise InvalidParameterError(
+            f"The draft model has no room: {error.message}",
+            hint="Raise --speculative-kv-cache-bytes or lower --block-size.",
+        ) from None
+    return draft
+
+
+def _draft_config(config: EngineConfig) -> EngineConfig:
+    return replace(config, kv_cache_bytes=config.speculative_kv_cache_bytes, max_model_len=None)
 
 
 def _same_tokens(one: Tokenizer, other: Tokenizer) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Self, cast
 
 from ratoon.cache.events import CacheReset
 from ratoon.engine.async_engine import AsyncEngine
-from ratoon.engine.build import build_core, load_model
+from ratoon.engine.build import NO_ADAPTERS, build_core, load_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.engine.generation import Generation
@@ -38,7 +38,7 @@ from ratoon.request.sampling_params import SamplingParams
 from ratoon.request.seed import child_seed, draw_seed
 from ratoon.sched.delta import RequestDelta
 from ratoon.text.chat_prompt import encode_chat
-from ratoon.text.chat_template import ChatTemplate, load_chat_template
+from ratoon.text.chat_template import ChatTemplate
 from ratoon.util.progress import Progress, TerminalProgress, no_progress
 
 
@@ -61,12 +61,9 @@ class LLM:
         **settings: Any,
     ) -> None:
         config = EngineConfig.from_settings(settings)
-        self.model = load_model(model, config, progress)
-        self._chat_template_file = chat_template
-        if chat_template is not None:
-            _ = self.chat_template  # refuse it now, and not in the first chat
-        for name, folder in (adapters or {}).items():
-            self.load_adapter(name, folder)
+        self.model = load_model(
+            model, config, progress, adapters=adapters or NO_ADAPTERS, chat_template=chat_template
+        )
         self._engine = AsyncEngine(build_core(self.model), num_threads=self.model.config.threads or 1)
         self._ids = count(1)
         self._close = weakref.finalize(self, self._engine.close)  # at the latest when the interpreter exits
@@ -151,7 +148,7 @@ class LLM:
     @cached_property
     def chat_template(self) -> ChatTemplate:
         """The template given, or the model's own. Raises `ChatTemplateError` where there is none."""
-        return load_chat_template(self.model.checkpoint, self.model.tokenizer, self._chat_template_file)
+        return self.model.chat_template()
 
     def cache_stats(self) -> dict[str, int]:
         """Return the cache's counters since the start, and how many of its blocks are what now."""

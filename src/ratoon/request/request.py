@@ -69,7 +69,7 @@ class Request:
     num_drafts: int = field(default=0, init=False)
     """Drafts that were verified for this request."""
     num_accepted_drafts: int = field(default=0, init=False)
-    """Those of them that became output."""
+    """Those of them that were accepted."""
 
     # Moments on the engine's clock, in seconds.
     arrival_s: float = field(default=0.0, init=False)

@@ -11,7 +11,6 @@ from ratoon.engine.build import LoadedModel, build_core, load_model
 from ratoon.engine.config import EngineConfig
 from ratoon.server.served_model import ServedModel
 from ratoon.spec.cache_group import CacheGroupSpec
-from ratoon.text.chat_template import load_chat_template
 from ratoon.util.progress import TerminalProgress
 from ratoon.util.sizes import format_bytes
 
@@ -28,12 +27,7 @@ def load_served_model(
     `chat_template` is a file that takes the place of the model's own. Raises some `RatoonError`.
     """
     with TerminalProgress() as progress:
-        loaded = load_model(model, config, progress)
-    template = cache(lambda: load_chat_template(loaded.checkpoint, loaded.tokenizer, chat_template))
-    if chat_template is not None:
-        template()  # refuse it now, and not in the first chat
-    for adapter_name, folder in adapters.items():
-        loaded.adapters.load(adapter_name, folder)
+        loaded = load_model(model, config, progress, adapters=adapters, chat_template=chat_template)
     core = build_core(loaded)
     return ServedModel(
         name=name,
@@ -44,7 +38,7 @@ def load_served_model(
         engine=AsyncEngine(core, num_threads=loaded.config.threads or 1),
         tokenizer=loaded.tokenizer,
         adapters=loaded.adapters,
-        load_chat_template=template,
+        load_chat_template=cache(loaded.chat_template),
         make_chain=loaded.chain,
         check_params=loaded.check_params,
         description=describe(loaded),

@@ -47,7 +47,7 @@ ENGINE_COUNTERS = {
     ),
     "spec_decode_proposals": ("num_proposals", "Rows of drafts verified, one per answer and step."),
     "spec_decode_draft_tokens": ("num_drafts", "Drafts verified."),
-    "spec_decode_accepted_tokens": ("num_accepted_drafts", "Those of them that became output."),
+    "spec_decode_accepted_tokens": ("num_accepted_drafts", "Those of them that were accepted."),
 }
 
 ENGINE_GAUGES = {
@@ -176,7 +176,7 @@ class _EngineCollector(Collector):
         yield steps
         accepted = CounterMetricFamily(
             "ratoon_spec_decode_accepted_tokens_per_position",
-            "Drafts that became output, by their place among those of a step.",
+            "Drafts that were accepted, by their place among those of a step.",
             labels=["position"],
         )
         for position, count in enumerate(now.num_accepted_by_position):

@@ -10,9 +10,12 @@ from starlette.types import Receive
 async def until_disconnected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
     """Do the work; cancel it as soon as the client goes away, and return when it has cleaned up.
 
-    The request's body must have been read. What the work raises is raised here.
+    The request's body must have been read. What the work raises is raised here, and is not kept in the task:
+    error, frames, their timeout and the task would hold one another, and with them prompts and adapters,
+    until the garbage collector comes.
     """
-    working = asyncio.create_task(work)
+    errors: list[Exception] = []
+    working = asyncio.create_task(_note_error(work, errors))
     watching = asyncio.create_task(_disconnected(receive))
     try:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
@@ -20,8 +23,17 @@ async def until_disconnected(receive: Receive, work: Coroutine[Any, Any, None]) 
         working.cancel()
         watching.cancel()
         await asyncio.wait((working, watching))
-    if not working.cancelled():
-        working.result()
+    if errors:
+        raise errors.pop()
+
+
+async def _note_error(work: Coroutine[Any, Any, None], errors: list[Exception]) -> None:
+    try:
+        await work
+    except asyncio.CancelledError:
+        pass  # the client has gone
+    except Exception as error:
+        errors.append(error)
 
 
 async def _disconnected(receive: Receive) -> None:

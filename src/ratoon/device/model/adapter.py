@@ -53,9 +53,7 @@ def _check(pair: LowRankPair, shape: tuple[int, int], folder: AdapterFolder) -> 
         )
     for tensor in (pair.a, pair.b):
         if not np.isfinite(tensor_values(tensor)).all():  # it would spoil the steps of others too
-            raise CorruptCheckpointError(
-                f"The adapter {folder.path} has numbers in {tensor.name} that are none."
-            )
+            raise CorruptCheckpointError(f"The adapter {folder.path} has NaN or infinity in {tensor.name}.")
 
 
 def _interleaved(b: RawTensor, head_dim: int) -> RawTensor:
