@@ -66,8 +66,8 @@ def full(value: float, *shape: int) -> Floats:
     [
         ("model.layers.2.mlp.up_proj", (full(1, 4, 32), full(1, 96, 4)), "layer 2, but the model has 2"),
         ("model.layers.1.mlp.up_proj", (full(1, 4, 96), full(1, 96, 4)), r"\[96, 96\], .* is \[96, 32\]"),
-        ("model.layers.1.mlp.up_proj", (full(np.inf, 4, 32), full(1, 96, 4)), "numbers"),
-        ("model.layers.1.mlp.up_proj", (full(1, 4, 32), full(np.nan, 96, 4)), "numbers"),
+        ("model.layers.1.mlp.up_proj", (full(np.inf, 4, 32), full(1, 96, 4)), "NaN or infinity"),
+        ("model.layers.1.mlp.up_proj", (full(1, 4, 32), full(np.nan, 96, 4)), "NaN or infinity"),
     ],
 )
 def test_an_adapter_for_another_model_is_refused(load: Load, module: str, pair: Any, reason: str) -> None:

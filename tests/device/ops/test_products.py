@@ -15,6 +15,14 @@ from ratoon.device.ops.protocol import FeedForwardWeights, Floats, HeadWeights, 
 from ratoon.device.ops.reference import ReferenceOps
 
 RNG = np.random.default_rng(5)
+
+
+@pytest.fixture(autouse=True)
+def same_numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each test draw the same numbers, whichever ran before it in this process."""
+    monkeypatch.setattr(request.module, "RNG", np.random.default_rng(5))
+
+
 GROUP = 32
 DEPTH = 512
 FLOATS = ("F32", "F16", "BF16")
