@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from ratoon.engine.build import open_model
+from ratoon.engine.open_model import open_model
 
 
 def main() -> None:

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from ratoon.device.ops.protocol import Floats
 from ratoon.draft.prompt_lookup import PromptLookup
 from ratoon.draft.speculation import Speculation
-from ratoon.engine.build import LoadedModel, build_core, load_model, open_model
+from ratoon.engine.build import LoadedModel, build_core, load_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
+from ratoon.engine.open_model import open_model
 from ratoon.engine.prompt_parts import PromptTokens, join_parts, read_part
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.request.finish import Usage

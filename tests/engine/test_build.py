@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
-from ratoon.engine.build import LoadedModel, build_core, load_model, make_ops, open_model
+from ratoon.engine.build import LoadedModel, build_core, load_model, make_ops
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.cores import usable_cores
+from ratoon.engine.open_model import open_model
 from ratoon.errors import InvalidParameterError, MissingCheckpointError, RatoonError, UnknownModelError
 from ratoon.request.sampling_params import SamplingParams
 

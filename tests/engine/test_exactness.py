@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ratoon.engine.build import LoadedModel, open_model
+from ratoon.engine.build import LoadedModel
+from ratoon.engine.open_model import open_model
 from ratoon.engine.prompt_parts import PromptTokens
 from ratoon.request.sampling_params import SamplingParams
 from tests.engine.exactness import (

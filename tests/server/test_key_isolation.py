@@ -97,7 +97,9 @@ VARIANTS = {
     "RoPE of sliding windows": Variant(config=_ropes(5000.0, 51.0)),
     "window": Variant(config={"sliding_window": 10}),
     "attention scale": Variant(config={"query_pre_attn_scalar": 12}),
-    "KV layout": Variant(patches={"ratoon.engine.build.cache_groups": lambda spec: cache_groups(spec)[::-1]}),
+    "KV layout": Variant(
+        patches={"ratoon.engine.open_model.cache_groups": lambda spec: cache_groups(spec)[::-1]}
+    ),
     "weight digest": Variant(flipped_bit=True),
     "weight epoch": Variant(
         patches={"ratoon.engine.build.ModelFingerprint": partial(ModelFingerprint, weight_epoch=1)}

@@ -8,8 +8,9 @@ from math import prod
 from typing import Any
 
 from ratoon.cli.engine_options import add_engine_options, add_model_argument, engine_settings
-from ratoon.engine.build import OpenModel, make_ops, open_model
+from ratoon.engine.build import make_ops
 from ratoon.engine.config import EngineConfig
+from ratoon.engine.open_model import OpenModel, open_model
 from ratoon.util.progress import TerminalProgress
 from ratoon.util.sizes import format_bytes
 

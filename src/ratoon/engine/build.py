@@ -4,7 +4,6 @@ Loading comes first and takes as long as the weights are large; building a core 
 time. The only file that imports `device/`.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -14,8 +13,6 @@ from ratoon.cache.eviction import EVICTION_POLICIES
 from ratoon.cache.manager import CacheManager
 from ratoon.checkpoint.adapter_folder import AdapterFolder
 from ratoon.checkpoint.checkpoint import Checkpoint
-from ratoon.checkpoint.formats import open_checkpoint
-from ratoon.checkpoint.resolve import resolve_model
 from ratoon.device.model.adapter import adapter_weights
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.model.load import load_decoder
@@ -30,6 +27,7 @@ from ratoon.engine.adapters import AdapterStore, PreparedAdapter
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.engine.cores import usable_cores
+from ratoon.engine.open_model import NGRAM, OpenModel, draft_config, open_draft, open_model, resolved
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
 from ratoon.identity.fingerprint import ModelFingerprint
@@ -37,40 +35,14 @@ from ratoon.identity.hash_chain import HashChain
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.sched.limits import Limits
 from ratoon.sched.scheduler import Scheduler
-from ratoon.spec.cache_group import CacheGroupSpec
-from ratoon.spec.cache_groups import cache_groups
-from ratoon.spec.kv_budget import KVBudget, kv_budget
-from ratoon.spec.model_reader import read_model_spec
+from ratoon.spec.kv_budget import KVBudget
 from ratoon.spec.model_spec import ModelSpec
 from ratoon.text.chat_template import ChatTemplate, load_chat_template
 from ratoon.text.load import load_tokenizer
 from ratoon.text.tokenizer import Tokenizer
 from ratoon.util.progress import Progress, no_progress
-from ratoon.util.sizes import format_bytes
-
-NGRAM = "ngram"
-"""The setting `speculative` that names no model."""
 
 NO_ADAPTERS: Mapping[str, str | Path] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class OpenModel:
-    """A model whose headers were read: what it is, not yet what it weighs."""
-
-    checkpoint: Checkpoint
-    spec: ModelSpec
-    groups: tuple[CacheGroupSpec, ...]
-
-    def budget(self, config: EngineConfig) -> KVBudget:
-        """Return the pool that is paid for. Raises `InvalidParameterError` if it could serve nothing."""
-        return kv_budget(
-            self.spec,
-            self.groups,
-            block_size=config.block_size,
-            kv_dtype=config.kv_cache_dtype,
-            kv_cache_bytes=config.kv_cache_bytes,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +88,6 @@ class LoadedModel:
             )
 
 
-def open_model(model: str | Path, progress: Progress = no_progress) -> OpenModel:
-    """Find a model by pulled name, path or repo id, and read what it is. Raises some `RatoonError`."""
-    checkpoint = open_checkpoint(resolve_model(model), progress)
-    spec = read_model_spec(checkpoint)
-    return OpenModel(checkpoint, spec, cache_groups(spec))
-
-
 def load_model(
     model: str | Path,
     config: EngineConfig,
@@ -142,11 +107,11 @@ def load_model(
     template = None
     if chat_template is not None:
         template = load_chat_template(opened.checkpoint, tokenizer, chat_template)
-    draft = _open_draft(config, opened, tokenizer, progress)
+    draft = open_draft(config, opened, tokenizer, progress)
     loaded = _load(opened, tokenizer, config, ops, progress, adapters)
     if draft is None:
         return replace(loaded, given_template=template)
-    guesser = _load(draft, tokenizer, _draft_config(config), ops, progress)
+    guesser = _load(draft, tokenizer, draft_config(config), ops, progress)
     return replace(loaded, given_template=template, draft=guesser)
 
 
@@ -160,7 +125,7 @@ def _load(
 ) -> LoadedModel:
     spec, groups = opened.spec, opened.groups
     budget = opened.budget(config)
-    config = _resolved(config, spec, budget)
+    config = resolved(config, spec, budget)
     store = AdapterStore(lambda folder: prepare_adapter(folder, spec, ops), config.adapter_bytes)
     for name, folder in adapters.items():
         store.load(name, folder)
@@ -179,40 +144,6 @@ def _load(
     )
     root = _fingerprint(opened, config, ops).root()
     return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store)
-
-
-def _open_draft(
-    config: EngineConfig, target: OpenModel, tokenizer: Tokenizer, progress: Progress
-) -> OpenModel | None:
-    """Open the model that is to guess for `target`, if any. Raises `InvalidParameterError` if it cannot."""
-    if config.speculative is None or config.speculative == NGRAM:
-        return None
-    draft = open_model(config.speculative, progress)
-    same_size = draft.spec.vocab_size == target.spec.vocab_size
-    if not same_size or not _same_tokens(load_tokenizer(draft.checkpoint), tokenizer):
-        raise InvalidParameterError(
-            f"{config.speculative} cannot guess for {target.checkpoint.path}: their vocabularies differ.",
-            hint="Name a smaller model of the same family, or guess without a model: --speculative ngram.",
-        )
-    try:
-        draft.budget(_draft_config(config))
-    except InvalidParameterError as error:
-        raise InvalidParameterError(
-            f"The draft model has no room: {error.message}",
-            hint="Raise --speculative-kv-cache-bytes or lower --block-size.",
-        ) from None
-    return draft
-
-
-def _draft_config(config: EngineConfig) -> EngineConfig:
-    return replace(config, kv_cache_bytes=config.speculative_kv_cache_bytes, max_model_len=None)
-
-
-def _same_tokens(one: Tokenizer, other: Tokenizer) -> bool:
-    return one.vocab_size == other.vocab_size and all(
-        one.token_bytes(i, skip_special=False) == other.token_bytes(i, skip_special=False)
-        for i in range(one.vocab_size)
-    )
 
 
 def build_core(
@@ -298,31 +229,6 @@ def make_ops(config: EngineConfig) -> Ops:
         else:
             return NativeOps(config.threads or usable_cores())
     return ReferenceOps()
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _resolved(config: EngineConfig, spec: ModelSpec, budget: KVBudget) -> EngineConfig:
-    """Replace None by what it stands for. Refuses what machine, model or pool cannot hold."""
-    if config.kv_cache_bytes > (memory := _memory_bytes()):
-        raise InvalidParameterError(
-            f"{format_bytes(config.kv_cache_bytes)} of KV exceed this machine's {format_bytes(memory)}.",
-            hint="Lower kv_cache_bytes.",
-        )
-    wanted = config.max_model_len
-    if wanted is not None and wanted > spec.max_context:
-        raise InvalidParameterError(
-            f"max_model_len is {wanted}, but the model's context ends at {spec.max_context}."
-        )
-    longest = budget.max_tokens(wanted or spec.max_context, config.max_num_batched_tokens)
-    if wanted is not None and longest < wanted:
-        raise InvalidParameterError(
-            f"max_model_len is {wanted}, but {format_bytes(config.kv_cache_bytes)} hold {longest} tokens.",
-            hint="Raise kv_cache_bytes or lower max_model_len.",
-        )
-    return replace(config, max_model_len=longest, threads=config.threads or usable_cores())
 
 
 def _fingerprint(model: OpenModel, config: EngineConfig, ops: Ops) -> ModelFingerprint:
