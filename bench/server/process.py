@@ -23,9 +23,12 @@ class ServerProcess:
     lines: list[str] = field(default_factory=list)
 
     def rss_bytes(self) -> int:
-        """Return the memory it holds now."""
+        """Return the memory of its own that it holds now: without the model's file, which others may share.
+
+        Pages of the file's token table come in one by one, as tokens are seen for the first time.
+        """
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) * 1024
+        return int(re.findall(r"RssAnon:\s+(\d+) kB", status)[0]) * 1024
 
     def stop(self) -> int:
         """Send SIGTERM and return the exit status."""
