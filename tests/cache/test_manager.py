@@ -225,7 +225,7 @@ def test_a_match_from_before_an_eviction_is_noticed() -> None:
 
 def test_blocks_for_counts_all_groups_and_the_window_of_a_chunk() -> None:
     cache = make_cache(None, 8, num_blocks=11)
-    assert cache.usable_blocks == 10
+    assert cache.num_usable_blocks == 10
     assert cache.blocks_for(20) == 10
     assert cache.blocks_for(21) == 12
     assert cache.blocks_for(40, max_chunk=4) == 10 + 4

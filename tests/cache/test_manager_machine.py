@@ -443,7 +443,7 @@ class World:
         for request_id in self.running:
             self.cache.release(request_id)
         check_invariants(self.cache)
-        assert self.cache.num_free_blocks == self.cache.usable_blocks
+        assert self.cache.num_free_blocks == self.cache.num_usable_blocks
 
 
 def draw_size(random: Random) -> int:

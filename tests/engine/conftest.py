@@ -329,7 +329,7 @@ class Bench:
         assert drafts.num_drafts == sum(request.num_drafts for request in self.requests.values())
         accepted = sum(request.num_accepted_drafts for request in self.requests.values())
         assert drafts.num_accepted_drafts == accepted == sum(drafts.num_accepted_by_position)
-        assert self.cache.num_free_blocks == self.cache.usable_blocks
+        assert self.cache.num_free_blocks == self.cache.num_usable_blocks
         assert not self.cache.requests
 
     def check_request(self, request: Request) -> None:

@@ -359,9 +359,9 @@ def check_random_cases(
                 assert answered.has_bits_of(expected[ask]), (
                     f"case {num_done}: prompt of {ask.num_prompt_tokens}, rows in {len(ask.prompt.rows)} "
                     f"parts, adapter {ask.adapter}, {answered.usage.cached_tokens} cached, "
-                    f"batch of {len(batch)}, {scheduler.cache.usable_blocks} blocks, {drafts}"
+                    f"batch of {len(batch)}, {scheduler.cache.num_usable_blocks} blocks, {drafts}"
                 )
-        assert scheduler.cache.num_free_blocks == scheduler.cache.usable_blocks
+        assert scheduler.cache.num_free_blocks == scheduler.cache.num_usable_blocks
         seen["hit tokens"] += scheduler.cache.stats.num_hit_tokens
         seen["preemptions"] += scheduler.num_preemptions
         seen["right drafts"] += drafts.num_accepted_drafts

@@ -109,7 +109,7 @@ def test_a_cancelled_request_ends_with_a_last_delta_and_frees_its_blocks(
     assert last.usage is not None
     engine.cancel(request.id)  # it has ended: nothing happens
     assert is_idle(engine)
-    assert bench.cache.num_free_blocks == bench.cache.usable_blocks
+    assert bench.cache.num_free_blocks == bench.cache.num_usable_blocks
 
 
 def test_a_listener_that_raises_loses_its_request_and_nobody_elses(
@@ -155,7 +155,7 @@ def test_closing_cancels_what_is_left_and_ends_the_thread(
     engine.close()
     received = [deltas.get() for _ in range(deltas.qsize())]
     assert received[-1].finish_reason is FinishReason.CANCELLED
-    assert bench.cache.num_free_blocks == bench.cache.usable_blocks
+    assert bench.cache.num_free_blocks == bench.cache.num_usable_blocks
     assert "ratoon-engine" not in {thread.name for thread in threading.enumerate()}
     with pytest.raises(EngineError):
         engine.submit_all([make_request()], print)

@@ -31,7 +31,7 @@ def test_a_model_is_opened_without_its_weights(smollm2_path: Path) -> None:
 
 def test_the_configuration_is_resolved(model: LoadedModel) -> None:
     assert model.config.threads == usable_cores()
-    assert model.config.max_model_len == model.budget.usable_blocks * 16
+    assert model.config.max_model_len == model.budget.num_usable_blocks * 16
 
 
 def test_loading_reports_its_progress(smollm2_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_equal_settings_give_the_same_root_and_others_another(smollm2_path: Path
 
 def test_a_core_may_have_a_smaller_pool_than_the_model(model: LoadedModel) -> None:
     core = build_core(model, replace(model.config, kv_cache_bytes=4 * MEBIBYTE))
-    assert 0 < core.scheduler.cache.usable_blocks < model.budget.usable_blocks
+    assert 0 < core.scheduler.cache.num_usable_blocks < model.budget.num_usable_blocks
 
 
 def test_a_core_caches_and_shares_only_where_its_configuration_says_so(model: LoadedModel) -> None:

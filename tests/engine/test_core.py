@@ -223,7 +223,7 @@ def test_ctrl_c_in_a_step_leaves_an_engine_that_goes_on(make_bench: MakeBench) -
     with pytest.raises(KeyboardInterrupt):
         bench.core.step()
     assert not bench.core.has_work
-    assert bench.cache.num_free_blocks == bench.cache.usable_blocks
+    assert bench.cache.num_free_blocks == bench.cache.num_usable_blocks
     bench.core.add(bench.request([1, 2, 3], max_tokens=1))
     (delta,) = bench.core.step()
     assert delta.finish_reason is FinishReason.LENGTH
@@ -239,7 +239,7 @@ def test_cancelling_frees_the_blocks_at_once(make_bench: MakeBench) -> None:
         assert last.finish_reason is FinishReason.CANCELLED
         assert last.usage.completion_tokens == completion_tokens
         assert last.token_ids == ()
-    assert bench.cache.num_free_blocks == bench.cache.usable_blocks
+    assert bench.cache.num_free_blocks == bench.cache.num_usable_blocks
     assert bench.core.cancel(running.id) is None
     assert not bench.core.has_work
 
@@ -346,5 +346,5 @@ def test_blocks_behind_a_window_are_free_while_the_request_runs(make_bench: Make
         full, sliding = request.block_tables
         num_kept = len(sliding) - sliding.count(0)
         assert num_kept <= (2 + 1 if request.num_generated > 1 else 2 + 5)
-        assert bench.cache.usable_blocks - bench.cache.num_free_blocks == len(full) + num_kept
+        assert bench.cache.num_usable_blocks - bench.cache.num_free_blocks == len(full) + num_kept
     assert request.num_generated == 60

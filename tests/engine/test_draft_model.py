@@ -132,7 +132,7 @@ def test_guesses_are_right_unless_they_are_lies(make_bench: MakeBench, seed: int
             bench.core.reset_cache()
     bench.run()
     drafter.propose([])
-    assert drafter.cache.num_free_blocks == drafter.cache.usable_blocks
+    assert drafter.cache.num_free_blocks == drafter.cache.num_usable_blocks
 
 
 def test_right_drafts_are_not_computed_again(make_bench: MakeBench) -> None:
@@ -239,4 +239,4 @@ def test_a_prompt_is_hashed_once_even_if_it_has_to_wait_for_room(make_bench: Mak
     drafter.propose(wishes[1:])
     assert drafter._shadows[second.id].chain is chain
     drafter.propose([])
-    assert drafter.cache.num_free_blocks == drafter.cache.usable_blocks
+    assert drafter.cache.num_free_blocks == drafter.cache.num_usable_blocks

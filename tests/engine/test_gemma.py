@@ -43,7 +43,7 @@ def test_beyond_the_window_a_sequence_grows_in_the_full_group_only(model: Loaded
     held: dict[int, int] = {}
     while core.has_work:
         core.step()
-        held[request.num_computed] = (cache.usable_blocks - cache.num_free_blocks) * budget.page_bytes
+        held[request.num_computed] = (cache.num_usable_blocks - cache.num_free_blocks) * budget.page_bytes
         for table in request.block_tables[1:]:
             assert len(table) - table.count(0) <= WINDOW // 16 + 1 + 256 // 16
         if request.num_generated > 1:
@@ -51,7 +51,7 @@ def test_beyond_the_window_a_sequence_grows_in_the_full_group_only(model: Loaded
     assert held[512] == 512 * 18 * KIB
     for num_tokens in range(512, 2048, 256):
         assert held[num_tokens + 256] - held[num_tokens] == 256 * 3 * KIB
-    assert cache.num_free_blocks == cache.usable_blocks
+    assert cache.num_free_blocks == cache.num_usable_blocks
 
 
 def test_the_least_prefix_that_is_reused_is_one_block(llm: LLM, model: LoadedModel) -> None:

@@ -322,7 +322,7 @@ class FakeServer:
         self.wait_until_idle()
         cache = self.core.scheduler.cache
         check_invariants(cache)
-        assert cache.num_free_blocks == cache.usable_blocks
+        assert cache.num_free_blocks == cache.num_usable_blocks
 
 
 ServerMaker = Callable[..., FakeServer]

@@ -106,5 +106,5 @@ def test_the_longest_request_fits_and_one_token_more_does_not(
 ) -> None:
     budget = KVBudget(tuple(map(CacheGroupSpec, windows)), 4, 1, 100, num_blocks)
     longest = budget.max_tokens(200, chunk)
-    assert longest == 0 or blocks_for(budget.groups, 4, longest, chunk) <= budget.usable_blocks
-    assert longest == 200 or blocks_for(budget.groups, 4, longest + 1, chunk) > budget.usable_blocks
+    assert longest == 0 or blocks_for(budget.groups, 4, longest, chunk) <= budget.num_usable_blocks
+    assert longest == 200 or blocks_for(budget.groups, 4, longest + 1, chunk) > budget.num_usable_blocks

@@ -59,7 +59,7 @@ class CacheManager:
         self._sliding = [g for g, group in enumerate(self.groups) if group.window is not None]
 
     @property
-    def usable_blocks(self) -> int:
+    def num_usable_blocks(self) -> int:
         """Blocks that all requests together can hold: all but the null block."""
         return self.pool.num_blocks - 1
 
@@ -73,7 +73,7 @@ class CacheManager:
 
         `max_chunk` is the greatest number of tokens that it reserves ahead of what it has computed, None if
         it reserves everything at once. A request fits into an otherwise empty cache if this is at most
-        `usable_blocks`.
+        `num_usable_blocks`.
         """
         return blocks_for(self._specs, self.block_size, num_tokens, max_chunk)
 

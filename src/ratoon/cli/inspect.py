@@ -75,7 +75,7 @@ def _holds(opened: OpenModel, config: EngineConfig) -> dict[str, int]:
     budget = opened.budget(config)
     return {
         "kv_cache_bytes": config.kv_cache_bytes,
-        "num_blocks": budget.usable_blocks,
+        "num_blocks": budget.num_usable_blocks,
         "num_tokens": budget.num_tokens,
         "longest_request": budget.max_tokens(opened.spec.max_context, config.max_num_batched_tokens),
     }

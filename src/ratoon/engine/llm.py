@@ -266,7 +266,7 @@ def _cache_stats(core: EngineCore) -> dict[str, int]:
     cache = core.scheduler.cache
     return asdict(cache.stats) | {
         "num_preemptions": core.scheduler.num_preemptions,
-        "num_usable_blocks": cache.usable_blocks,
+        "num_usable_blocks": cache.num_usable_blocks,
         "num_free_blocks": cache.num_free_blocks,
         "num_idle_blocks": cache.pool.num_idle,
     }

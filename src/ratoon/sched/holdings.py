@@ -29,15 +29,15 @@ class Holdings:
         self._max_chunk = max_chunk
         self._block_size = cache.block_size
         self._limits = tuple(map(_limit_of, cache.groups))
-        self._watermark = max(1, cache.usable_blocks // 100)
+        self._watermark = max(1, cache.num_usable_blocks // 100)
         self._to_commit: set[int] = set()
 
     def check_fits(self, num_tokens: int) -> None:
         """Raise `PoolTooSmallError` if a request of that many computed tokens would not fit even alone."""
         needed = self._blocks_for(num_tokens)
-        if needed > self._cache.usable_blocks:
+        if needed > self._cache.num_usable_blocks:
             raise PoolTooSmallError(
-                f"The request may need {needed} KV blocks, but the pool has {self._cache.usable_blocks}.",
+                f"The request may need {needed} KV blocks, but the pool has {self._cache.num_usable_blocks}.",
                 hint="Lower max_tokens, shorten the prompt, or give the cache more memory (kv_cache_bytes).",
             )
 

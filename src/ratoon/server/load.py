@@ -48,7 +48,7 @@ def load_served_model(
 def describe(loaded: LoadedModel) -> list[str]:
     """Return what an operator wants to know of a model and its pool."""
     budget, config = loaded.budget, loaded.config
-    num_tokens = budget.usable_blocks // len(budget.groups) * budget.block_size
+    num_tokens = budget.num_usable_blocks // len(budget.groups) * budget.block_size
     reusable = f"{budget.block_size} tokens" if config.enable_prefix_caching else "none, caching is off"
     lines = [
         f"model       {loaded.checkpoint.path} ({loaded.spec.architecture}, {loaded.ops_name})",

@@ -60,7 +60,7 @@ def take_snapshot(core: EngineCore) -> EngineSnapshot:
         num_running=scheduler.num_running,
         num_waiting=scheduler.num_waiting,
         block_size=cache.block_size,
-        num_active_blocks=cache.usable_blocks - pool.num_free,
+        num_active_blocks=cache.num_usable_blocks - pool.num_free,
         num_idle_blocks=pool.num_idle,
         num_free_blocks=pool.num_free - pool.num_idle,
         num_keys=pool.num_keys,

@@ -32,14 +32,14 @@ class KVBudget:
     num_blocks: int
 
     @property
-    def usable_blocks(self) -> int:
+    def num_usable_blocks(self) -> int:
         """All but the null block."""
         return self.num_blocks - 1
 
     @property
     def num_tokens(self) -> int:
         """Tokens that the pool holds while every group keeps them."""
-        return self.usable_blocks // len(self.groups) * self.block_size
+        return self.num_usable_blocks // len(self.groups) * self.block_size
 
     @property
     def bytes_per_token(self) -> int:
@@ -55,7 +55,7 @@ class KVBudget:
         """Return how long a request can get here, `limit` at most; `max_chunk` is as in `blocks_for`."""
         return bisect_right(
             range(1, limit + 1),
-            self.usable_blocks,
+            self.num_usable_blocks,
             key=lambda length: blocks_for(self.groups, self.block_size, length, max_chunk),
         )
 
