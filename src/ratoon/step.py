@@ -1,21 +1,19 @@
 """The waist between deciding and computing.
 
 The scheduler makes a `StepPlan`, a `Runner` turns it into a `StepResult`, the scheduler applies the
-result. Nothing else crosses: no request objects downwards, no arrays upwards. Everything here is frozen
-and made of plain integers, floats, bytes and tuples, so a plan can be logged, compared, replayed, or
-executed by a simulator.
+result. Nothing else crosses: no request objects downwards, no arrays upwards. Everything here is a named
+tuple of plain integers, floats, bytes and tuples, so a plan can be logged, compared, replayed, or executed by
+a simulator, and making one costs little: every step makes several values for every request.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.spec.cache_group import BlockTables
 
 
-@dataclass(frozen=True, slots=True)
-class SampleSpec:
+class SampleSpec(NamedTuple):
     """How to choose the token after a chunk.
 
     `num_generated` counts the request's output tokens so far; with the seed it fixes the random number,
@@ -36,16 +34,14 @@ class SampleSpec:
         if not token_ids:
             return self
         num_generated = self.num_generated + len(token_ids)
-        return replace(
-            self,
+        return self._replace(
             num_generated=num_generated,
             output_token_ids=(*self.output_token_ids, *token_ids) if self.params.has_penalties else (),
             banned_token_ids=self.banned_token_ids if num_generated < self.params.min_tokens else (),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkRows:
+class ChunkRows(NamedTuple):
     """Input rows for `num_rows` tokens of a chunk from its `place`-th on, instead of the token table's.
 
     `data` holds one row after the other, little-endian, in the storage `dtype` (`F32`, `F16` or `BF16`).
@@ -57,8 +53,7 @@ class ChunkRows:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledChunk:
+class ScheduledChunk(NamedTuple):
     """The tokens of one request computed in one step.
 
     `token_ids[i]` stands at position `first_position + i`. Positions below `write_from` are run for their
@@ -86,8 +81,7 @@ class ScheduledChunk:
     adapter: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(NamedTuple):
     """What one forward pass computes. In each layer all chunks' K/V is written before any attention reads."""
 
     step_id: int
@@ -103,8 +97,7 @@ Logprobs = tuple[tuple[int, float], ...]
 """Token ids with natural-log probabilities, best first; the chosen token is last if not among the best."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkResult:
+class ChunkResult(NamedTuple):
     """What a step found for one chunk.
 
     `token_ids` are the newly known tokens: accepted drafts and one sampled token; none if the chunk did not
@@ -120,8 +113,7 @@ class ChunkResult:
     prompt_logprobs: tuple[Logprobs | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SharedReads:
+class SharedReads(NamedTuple):
     """Requests of a step that attended together over `num_blocks` blocks which they have in common.
 
     Each of the blocks was read once instead of once per request. `group` is the blocks' cache group.
@@ -137,8 +129,7 @@ class SharedReads:
         return (len(self.request_ids) - 1) * self.num_blocks
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(NamedTuple):
     """The results of a plan's chunks, in the plan's order, and what they read together."""
 
     step_id: int

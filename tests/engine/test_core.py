@@ -1,6 +1,5 @@
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,7 +59,7 @@ def test_block_reads_that_a_step_was_spared_are_added_up(
     bench = make_bench()
     execute = bench.runner.execute
     reads = (SharedReads(0, (0, 1, 2), 5), SharedReads(1, (0, 1), 4))
-    monkeypatch.setattr(bench.runner, "execute", lambda plan: replace(execute(plan), shared_reads=reads))
+    monkeypatch.setattr(bench.runner, "execute", lambda plan: execute(plan)._replace(shared_reads=reads))
     bench.add([1, 2, 3], max_tokens=2)
     bench.run()
     assert bench.core.last_step.shared_reads == reads

@@ -65,11 +65,11 @@ class Imperfect:
 
     def execute(self, plan: StepPlan) -> StepResult:
         result = self.inner.execute(plan)
-        return replace(result, chunks=tuple(map(self._change, plan.chunks, result.chunks)))
+        return result._replace(chunks=tuple(map(self._change, plan.chunks, result.chunks)))
 
     def _change(self, chunk: ScheduledChunk, found: ChunkResult) -> ChunkResult:
         end = chunk.first_position + len(chunk.token_ids)
-        return replace(found, token_ids=tuple(token ^ (end % 3 == 0) for token in found.token_ids))
+        return found._replace(token_ids=tuple(token ^ (end % 3 == 0) for token in found.token_ids))
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ class DraftModel:
             first_position=first,
             write_from=write_from,
             block_tables=self.cache.block_tables(request.id),
-            sample=replace(sample_spec(request), params=shadow.params) if is_near else None,
+            sample=sample_spec(request)._replace(params=shadow.params) if is_near else None,
         )
 
     def _run(self, chunks: Sequence[ScheduledChunk], drafts: dict[int, list[int]]) -> None:
@@ -181,8 +181,7 @@ def following(chunk: ScheduledChunk, draft: int) -> ScheduledChunk:
     """Return the chunk that runs the draft which `chunk` sampled."""
     assert chunk.sample is not None, "only a chunk that sampled has a draft"
     position = chunk.first_position + len(chunk.token_ids)
-    return replace(
-        chunk,
+    return chunk._replace(
         token_ids=(draft,),
         first_position=position,
         write_from=position,

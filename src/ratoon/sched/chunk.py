@@ -14,24 +14,26 @@ def make_chunk(
 
     The chunk samples if `end` is the end of the known tokens, as it must be where there are drafts.
     """
-    tokens = request.chain.tokens
-    prompt_logprobs = None
+    chain = request.chain
+    prompt_logprobs = request.params.prompt_logprobs
     prompt_targets: tuple[int | None, ...] = ()
-    if request.params.prompt_logprobs is not None and not request.num_generated:
-        prompt_logprobs = request.params.prompt_logprobs
-        prompt_targets = tuple(request.tokens_between(first + 1, end + 1))
+    if prompt_logprobs is not None:
+        if request.num_generated:
+            prompt_logprobs = None
+        else:
+            prompt_targets = tuple(request.tokens_between(first + 1, end + 1))
     return ScheduledChunk(
-        request_id=request.id,
-        token_ids=(*tokens[first:end], *drafts),
-        first_position=first,
-        write_from=write_from,
-        block_tables=request.block_tables,
-        sample=sample_spec(request) if end == len(tokens) else None,
-        num_drafts=len(drafts),
-        prompt_logprobs=prompt_logprobs,
-        prompt_targets=prompt_targets,
-        input_rows=tuple(_input_rows(request, first, end)) if request.rows else (),
-        adapter=request.chain.extra_keys.adapter,
+        request.id,
+        (*chain.tokens[first:end], *drafts),
+        first,
+        write_from,
+        request.block_tables,
+        sample_spec(request) if end == len(chain.tokens) else None,
+        len(drafts),
+        prompt_logprobs,
+        prompt_targets,
+        tuple(_input_rows(request, first, end)) if request.rows else (),
+        chain.extra_keys.adapter,
     )
 
 
@@ -47,16 +49,12 @@ def _input_rows(request: Request, first: int, end: int) -> Iterator[ChunkRows]:
 
 def sample_spec(request: Request) -> SampleSpec:
     """Say how the token after the known ones is chosen."""
-    prompt: list[int | None] = []
+    params = request.params
+    prompt: tuple[int, ...] = ()
     output: tuple[int, ...] = ()
-    if request.params.has_penalties:
-        prompt = request.tokens_between(0, request.num_prompt_tokens)
+    if params.has_penalties:
+        known = request.tokens_between(0, request.num_prompt_tokens)
+        prompt = tuple(token for token in known if token is not None)
         output = tuple(request.chain.tokens[request.num_prompt_tokens :])
-    return SampleSpec(
-        params=request.params,
-        seed=request.seed,
-        num_generated=request.num_generated,
-        prompt_token_ids=tuple(token for token in prompt if token is not None),
-        output_token_ids=output,
-        banned_token_ids=banned_token_ids(request),
-    )
+    banned = banned_token_ids(request) if params.min_tokens else ()
+    return SampleSpec(params, request.seed, request.num_generated, prompt, output, banned)

@@ -1,14 +1,13 @@
 """`RequestDelta`: what one step changed for one request, as its reader sees it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ratoon.errors import EngineError
 from ratoon.request.finish import FinishReason, Timings, Usage
 from ratoon.step import Logprobs
 
 
-@dataclass(frozen=True, slots=True)
-class RequestDelta:
+class RequestDelta(NamedTuple):
     """New tokens of a request, its end, or both.
 
     `token_ids` are the new output tokens, a stop token included. `logprobs` has one entry per new token if

@@ -69,9 +69,12 @@ class Holdings:
         """
         cache = self._cache
         match = self._find(request) if cache.is_sharing else None
-        keep_free = (len(cache.requests) - 1) * len(cache.groups)
-        chunk = self._take(request, budget, match, keep_free, drafts) if drafts else None
-        return chunk or self._take(request, budget, match)
+        if drafts:
+            keep_free = (len(cache.requests) - 1) * len(cache.groups)
+            chunk = self._take(request, budget, match, keep_free, drafts)
+            if chunk is not None:
+                return chunk
+        return self._take(request, budget, match)
 
     def commit(self, request: Request, num_computed: int) -> None:
         """Note that the step computed the request's positions below `num_computed`."""
@@ -130,8 +133,9 @@ class Holdings:
         first = write_from = request.num_computed
         if match is not None:
             first, write_from = match.num_cached_tokens, match.num_blocks * size
-        end = min(request.num_known, first + budget)
-        drafts = drafts[: first + budget - end] if end == request.num_known else ()
+        num_known = request.num_known
+        end = min(num_known, first + budget)
+        drafts = drafts[: first + budget - end] if end == num_known else ()
         reach = end + len(drafts)
         if match is not None or reach > request.num_reserved:
             if not self._cache.reserve(
@@ -142,9 +146,8 @@ class Holdings:
             request.block_tables = self._cache.block_tables(request.id)
         if match is not None:
             self._credit(request, first)
-        if end // size > first // size:
-            self._cache.announce(request.id, end)
         if reach // size > first // size or match is not None:
+            self._cache.announce(request.id, end)
             self._to_commit.add(request.id)
         return make_chunk(request, first, end, write_from, drafts)
 

@@ -8,7 +8,6 @@ the next step. The first request can thus take whatever it needs, and always mov
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -115,9 +114,11 @@ class Scheduler:
         has_room = True
         while budget and len(chunks) < len(running):
             request = running[len(chunks)]
-            room = budget - (len(running) - len(chunks))  # a token for this request and for each after it
-            guesses = tuple(drafts.get(request.id, ())[: max(0, min(room, request.max_drafts))])
-            chunk = self._holdings.extend(request, budget, guesses)
+            guesses = drafts.get(request.id, ())
+            if guesses:
+                room = budget - (len(running) - len(chunks))  # a token for this request and each after it
+                guesses = guesses[: max(0, min(room, request.max_drafts))]
+            chunk = self._holdings.extend(request, budget, tuple(guesses))
             if chunk is not None:
                 chunks.append(chunk)
                 budget -= len(chunk.token_ids)
@@ -171,10 +172,12 @@ class Scheduler:
     def _advance(self, chunk: ScheduledChunk, found: ChunkResult, now: float) -> RequestDelta | None:
         request = self._requests[chunk.request_id]
         token_ids, reason = append_output(request, found.token_ids)
-        num_run = len(chunk.token_ids) - chunk.num_drafts + found.num_accepted_drafts
-        request.num_drafts += chunk.num_drafts
-        request.num_accepted_drafts += min(found.num_accepted_drafts, len(token_ids))
-        self._holdings.commit(request, min(chunk.first_position + num_run, request.num_known))
+        end = chunk.first_position + len(chunk.token_ids)
+        if chunk.num_drafts:
+            request.num_drafts += chunk.num_drafts
+            request.num_accepted_drafts += min(found.num_accepted_drafts, len(token_ids))
+            end = min(end - chunk.num_drafts + found.num_accepted_drafts, request.num_known)
+        self._holdings.commit(request, end)
         if chunk.prompt_logprobs is not None:
             request.prompt_logprobs += found.prompt_logprobs
         if not token_ids:
@@ -206,8 +209,7 @@ class Scheduler:
         request.status = RequestStatus.FINISHED
         request.adapter = None
         timings = Timings(request.arrival_s, now, request.first_scheduled_s, request.first_token_s)
-        return replace(
-            delta or RequestDelta(request.id),
+        return (delta or RequestDelta(request.id))._replace(
             finish_reason=reason,
             usage=request.usage,
             timings=timings,

@@ -30,10 +30,13 @@ def append_output(
     request: Request, token_ids: tuple[int, ...]
 ) -> tuple[tuple[int, ...], FinishReason | None]:
     """Make tokens known up to the one that ends the answer; return these and why it ended, if it did."""
+    room = request.token_limit - request.num_known
+    reason = None
+    if len(token_ids) >= room:
+        token_ids, reason = token_ids[:room], FinishReason.LENGTH
     for count, token_id in enumerate(token_ids, 1):
-        request.chain.append((token_id,))
         if token_id in request.stop_ids:
-            return token_ids[:count], FinishReason.STOP
-        if request.num_known >= request.token_limit:
-            return token_ids[:count], FinishReason.LENGTH
-    return token_ids, None
+            token_ids, reason = token_ids[:count], FinishReason.STOP
+            break
+    request.chain.append(token_ids)
+    return token_ids, reason

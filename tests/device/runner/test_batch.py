@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -51,9 +49,8 @@ def test_an_empty_plan_is_an_empty_batch() -> None:
 def test_rows_are_placed_where_their_chunk_begins_and_read_as_float32() -> None:
     values = np.array([[1.5, -2.0], [0.25, 3.0]], np.float32)
     bf16 = (values.view(np.uint32) >> 16).astype(np.uint16)
-    first = replace(_chunk((9, 8, 7), 3, ((5, 6),)), input_rows=(ChunkRows(1, 2, "F32", values.tobytes()),))
-    second = replace(
-        _chunk((4, 0, 0), 0, ((2,),)),
+    first = _chunk((9, 8, 7), 3, ((5, 6),))._replace(input_rows=(ChunkRows(1, 2, "F32", values.tobytes()),))
+    second = _chunk((4, 0, 0), 0, ((2,),))._replace(
         input_rows=(
             ChunkRows(0, 1, "F16", values[:1].astype(np.float16).tobytes()),
             ChunkRows(1, 2, "BF16", bf16.tobytes()),
@@ -66,13 +63,13 @@ def test_rows_are_placed_where_their_chunk_begins_and_read_as_float32() -> None:
 
 
 def test_each_chunk_brings_its_adapter() -> None:
-    plan = StepPlan(1, (_chunk((1,), 0, ((1,),)), replace(_chunk((2,), 0, ((2,),)), adapter=b"digest")))
+    plan = StepPlan(1, (_chunk((1,), 0, ((1,),)), _chunk((2,), 0, ((2,),))._replace(adapter=b"digest")))
     found: dict[bytes, Adapter] = {b"digest": object()}
     builder = BatchBuilder(num_groups=1, block_size=4, find_adapter=found.__getitem__)
     assert builder.build(plan)[1].adapters == (None, found[b"digest"])
 
 
 def test_an_adapter_that_nobody_holds_is_our_own_mistake() -> None:
-    plan = StepPlan(1, (replace(_chunk((2,), 0, ((2,),)), adapter=b"digest"),))
+    plan = StepPlan(1, (_chunk((2,), 0, ((2,),))._replace(adapter=b"digest"),))
     with pytest.raises(KeyError, match="646967657374"):
         BatchBuilder(num_groups=1, block_size=4).build(plan)

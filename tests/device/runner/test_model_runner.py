@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def _run(runner: ModelRunner, *chunks: ScheduledChunk) -> tuple[ChunkResult, ...
 
 def _prefill(params: SamplingParams = GREEDY, seed: int = 0, **fields: Any) -> ScheduledChunk:
     chunk = ScheduledChunk(1, PROMPT, 0, 0, TABLES, SampleSpec(params, seed, 0))
-    return replace(chunk, **fields)
+    return chunk._replace(**fields)
 
 
 def _generate(runner: ModelRunner, params: SamplingParams, num_tokens: int) -> list[int]:
@@ -82,7 +81,7 @@ def test_requests_that_read_blocks_together_are_named(tiny_llama: Path, open_dec
         runner.execute(StepPlan(1, (_prefill(token_ids=tokens),)))
         last = len(tokens) - 1
         hit = _prefill(token_ids=tokens[-1:], first_position=last, write_from=last + 1)
-        return runner.execute(StepPlan(2, (hit, replace(hit, request_id=7)))).shared_reads
+        return runner.execute(StepPlan(2, (hit, hit._replace(request_id=7)))).shared_reads
 
     (found,) = read_together(NativeOps(1))
     assert (found.group, found.num_blocks, found.num_saved) == (0, 10, 10)
@@ -104,7 +103,7 @@ def test_a_full_hit_runs_one_token_and_writes_nothing(
     _run(runner, _prefill())
     hit = _prefill(token_ids=PROMPT[-1:], first_position=last, write_from=last + 1)
     _run(runner, hit)
-    _run(runner, replace(hit, token_ids=(PROMPT[-1] ^ 1,)))  # would have overwritten the last position
+    _run(runner, hit._replace(token_ids=(PROMPT[-1] ^ 1,)))  # would have overwritten the last position
     _run(runner, hit)
     assert seen[0] == seen[1] == seen[3] != seen[2]
 
@@ -153,7 +152,7 @@ def test_a_ban_until_min_tokens_ends_among_the_drafts(runner: ModelRunner) -> No
     sample = SampleSpec(params, 0, 0, banned_token_ids=(free[0], free[1], free[2], free[3]))
     banned = _run(runner, _prefill(params, sample=sample))[0].token_ids[0]
     assert banned != free[0]
-    sample = replace(sample, num_generated=2)  # the first draft is the third token, the last that is banned
+    sample = sample._replace(num_generated=2)  # the first draft is the third token, the last that is banned
     drafts = _prefill(params, token_ids=(*PROMPT, banned, 0), sample=sample, num_drafts=2)
     first, second = _run(runner, drafts)[0].token_ids[:2]
     unbanned = _prefill(token_ids=(*PROMPT, banned), sample=SampleSpec(GREEDY, 0, 3))
@@ -226,7 +225,7 @@ def test_a_request_samples_the_same_alone_and_in_company(runner: ModelRunner) ->
     others = [
         _prefill(params, seed=seed, token_ids=PROMPT[: 5 + seed], request_id=seed) for seed in range(7, 12)
     ]
-    tables = [replace(chunk, block_tables=((30 + 3 * i, 31 + 3 * i),)) for i, chunk in enumerate(others)]
+    tables = [chunk._replace(block_tables=((30 + 3 * i, 31 + 3 * i),)) for i, chunk in enumerate(others)]
     assert _run(runner, *tables[:3], _prefill(params, seed=3), *tables[3:])[3] == alone
 
 
