@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -20,6 +19,7 @@ from ratoon.engine.build import NO_ADAPTERS, build_core, load_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
 from ratoon.engine.generation import Generation
+from ratoon.engine.mailbox import Mailbox
 from ratoon.engine.output import OutputDelta, RequestOutput
 from ratoon.engine.prompt_parts import PromptParts, PromptTokens, join_parts, read_part
 from ratoon.engine.prompts import (
@@ -36,7 +36,6 @@ from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.request.seed import child_seed, draw_seed
-from ratoon.sched.delta import RequestDelta
 from ratoon.text.chat_prompt import encode_chat
 from ratoon.text.chat_template import ChatTemplate
 from ratoon.util.progress import Progress, TerminalProgress, no_progress
@@ -116,7 +115,7 @@ class LLM:
 
         The request begins with the first `next`. It is cancelled if the iterator is closed or dropped early.
         """
-        return self._run(self._generations([self._read(prompt)], params, adapter, priority))
+        return self._run(self._generations([self._read(prompt)], params, adapter, priority), is_live=True)
 
     def stream_chat(
         self,
@@ -128,7 +127,8 @@ class LLM:
         **template: Any,
     ) -> Generator[OutputDelta]:
         """Yield what comes newly for one conversation, as `stream` does; `template` is as for `chat`."""
-        return self._run(self._generations([self._render(messages, template)], params, adapter, priority))
+        generations = self._generations([self._render(messages, template)], params, adapter, priority)
+        return self._run(generations, is_live=True)
 
     def load_adapter(self, name: str, path: str | Path) -> None:
         """Let a name stand for the LoRA adapter in a folder, in place of what it may have stood for.
@@ -175,9 +175,10 @@ class LLM:
             raise InvalidParameterError(
                 f"A prompt is a text, a list of token ids or PromptParts, not {prompt!r}."
             )
-        parts = prompt.parts if isinstance(prompt, PromptParts) else (prompt,)
+        if not isinstance(prompt, PromptParts):
+            return join_parts([cast(str | Sequence[int], prompt)], self.model.tokenizer)
         width = self.model.spec.hidden_size
-        return join_parts([read_part(part, width) for part in parts], self.model.tokenizer)
+        return join_parts([read_part(part, width) for part in prompt.parts], self.model.tokenizer)
 
     def _render(self, messages: object, template: Mapping[str, Any]) -> PromptTokens:
         if not is_conversation(messages):
@@ -209,7 +210,7 @@ class LLM:
         adapter = None if adapter_name is None else self.model.adapters.get(adapter_name)
         extra_keys = ExtraKeys(adapter=None if adapter is None else adapter.digest, media=prompt.media)
         seed = draw_seed() if params.seed is None else params.seed
-        unscored = replace(params, prompt_logprobs=None)
+        unscored = replace(params, prompt_logprobs=None) if params.n > 1 else params
         requests = [
             Request(
                 next(self._ids),
@@ -235,28 +236,32 @@ class LLM:
         generations = self._generations(prompts, params, adapter, priority)
         results: dict[int, RequestOutput] = {}
         with TerminalProgress(enabled=use_tqdm) as progress:
-            for delta in self._run(generations):
+            for delta in self._run(generations, is_live=False):
                 if delta.result is not None:
                     results[delta.request_id] = delta.result
                     progress("answers", len(results), len(generations))
         return [results[generation.request_id] for generation in generations]
 
-    def _run(self, generations: Sequence[Generation]) -> Generator[OutputDelta]:
-        """Submit all requests together and yield what comes for any of them, until all have ended."""
+    def _run(self, generations: Sequence[Generation], *, is_live: bool) -> Generator[OutputDelta]:
+        """Submit all requests together and yield what comes for any of them, until all have ended.
+
+        Unless it `is_live`, what comes may wait for the end of a request, but for stop strings to look for.
+        """
         owners = {request.id: generation for generation in generations for request in generation.requests}
-        deltas: SimpleQueue[RequestDelta] = SimpleQueue()
+        requests = [request for generation in generations for request in generation.requests]
+        mailbox = Mailbox({request.id for request in requests if is_live or request.params.stop})
         running = set(owners)
         try:
-            self._engine.submit_all([r for g in generations for r in g.requests], deltas.put)
+            self._engine.submit_all(requests, mailbox.put)
             while running:
-                delta = deltas.get()
-                generation = owners[delta.request_id]
-                if delta.finish_reason is not None:
-                    running.remove(delta.request_id)
-                news = generation.take(delta)
-                if delta.request_id in running and generation.is_complete(delta.request_id):
-                    self._engine.cancel(delta.request_id)
-                yield news
+                for delta in mailbox.take():
+                    generation = owners[delta.request_id]
+                    if delta.finish_reason is not None:
+                        running.remove(delta.request_id)
+                    news = generation.take(delta)
+                    if delta.request_id in running and generation.is_complete(delta.request_id):
+                        self._engine.cancel(delta.request_id)
+                    yield news
         finally:
             for request_id in running:
                 self._engine.cancel(request_id)

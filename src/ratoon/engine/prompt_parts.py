@@ -4,7 +4,7 @@
 per position, and the input rows that stand for some of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -98,10 +98,15 @@ def read_part(part: object, width: int) -> str | Sequence[int] | InputRows:
     if isinstance(part, str):
         return part
     if isinstance(part, Sequence) and not isinstance(part, bytes | bytearray | memoryview):
-        if not all(isinstance(token, Integral) for token in part):
+        if not are_whole_numbers(part):
             raise InvalidParameterError("Token ids in a part of a prompt must be whole numbers.")
         return part
     return _rows(part, width)
+
+
+def are_whole_numbers(items: Iterable[object]) -> bool:
+    """Whether token ids could be among these; asks once for each type, since prompts are long."""
+    return all(issubclass(kind, Integral) for kind in set(map(type, items)))
 
 
 def _rows(array: object, width: int, content: bytes | None = None) -> InputRows:

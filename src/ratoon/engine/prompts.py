@@ -1,9 +1,8 @@
 """What callers may give as prompts: one or several, as text, token ids, parts or messages."""
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
 
-from ratoon.engine.prompt_parts import PromptParts
+from ratoon.engine.prompt_parts import PromptParts, are_whole_numbers
 from ratoon.errors import InvalidParameterError
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.text.chat_template import Message
@@ -28,7 +27,7 @@ def is_prompt(value: object) -> bool:
         return True
     if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
         return False
-    return all(isinstance(item, Integral) for item in value)
+    return are_whole_numbers(value)
 
 
 def is_conversation(value: object) -> bool:
