@@ -1,7 +1,6 @@
 """`BatchBuilder`: a step plan's chunks, laid end to end as the arrays that the decoder takes."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, chain
 
 import numpy as np
 
@@ -35,14 +34,16 @@ class BatchBuilder:
         than it does.
         """
         chunks = plan.chunks
-        ends = accumulate((len(chunk.token_ids) for chunk in chunks), initial=0)
-        token_ids = chain.from_iterable(chunk.token_ids for chunk in chunks)
-        positions = chain.from_iterable(
-            range(chunk.first_position, chunk.first_position + len(chunk.token_ids)) for chunk in chunks
-        )
-        return _ints(token_ids), StepInputs(
-            _ints(positions),
-            _ints(ends),
+        token_ids: list[int] = []
+        positions: list[int] = []
+        ends = [0]
+        for chunk in chunks:
+            token_ids += chunk.token_ids
+            positions += range(chunk.first_position, chunk.first_position + len(chunk.token_ids))
+            ends.append(len(token_ids))
+        return np.array(token_ids, np.int32), StepInputs(
+            np.array(positions, np.int32),
+            np.array(ends, np.int32),
             self._tables.update([chunk.block_tables for chunk in chunks]),
             tuple(np.array(self._write_slots(chunks, group), np.int64) for group in self._groups),
             tuple(None if chunk.adapter is None else self._find_adapter(chunk.adapter) for chunk in chunks),
@@ -55,14 +56,9 @@ class BatchBuilder:
         for chunk in chunks:
             table = chunk.block_tables[group]
             end = chunk.first_position + len(chunk.token_ids)
-            position = min(max(chunk.first_position, chunk.write_from), end)
-            slots += [-1] * (position - chunk.first_position)
-            while position < end:
-                block, offset = divmod(position, size)
-                count = min(size - offset, end - position)
-                first = table[block] * size + offset
-                slots += range(first, first + count)
-                position += count
+            first = min(max(chunk.first_position, chunk.write_from), end)
+            slots += [-1] * (first - chunk.first_position)
+            slots += [table[place // size] * size + place % size for place in range(first, end)]
         return slots
 
 
@@ -75,7 +71,3 @@ def given_rows(plan: StepPlan, starts: Sequence[int]) -> Iterator[tuple[int, Flo
         for rows in chunk.input_rows:
             data = np.frombuffer(rows.data, np.uint8).reshape(rows.num_rows, -1)
             yield start + rows.place, dequantize(data, rows.dtype)
-
-
-def _ints(values: "chain[int] | accumulate[int]") -> Ints:
-    return np.array(list(values), np.int32)

@@ -89,20 +89,20 @@ class ModelRunner:
         output: a sampled token is drawn from the same distribution, with the same random number, as without
         them.
         """
-        num_drafts, num_best = chunk.num_drafts, spec.params.logprobs
-        drafts = chunk.token_ids[len(chunk.token_ids) - num_drafts :]
-        last_known = chunk.first_position + len(chunk.token_ids) - num_drafts - 1
-        tokens: list[int] = []
+        num_best = spec.params.logprobs
+        end = chunk.first_position + len(chunk.token_ids)
+        drafts = chunk.token_ids[len(chunk.token_ids) - chunk.num_drafts :]
+        tokens: tuple[int, ...] = ()
         logprobs: list[Logprobs] = []
-        for i, row in enumerate(islice(logits, num_drafts + 1)):
-            if tokens != list(drafts[:i]):
+        for place, row in enumerate(islice(logits, chunk.num_drafts + 1), -chunk.num_drafts - 1):
+            if tokens != drafts[: len(tokens)]:
                 continue  # follows a draft that was wrong
             if self._observe_logits is not None:
-                self._observe_logits(chunk.request_id, last_known + i, row.tobytes())
-            tokens.append(sample(row, spec.after(tokens)))
+                self._observe_logits(chunk.request_id, end + place, row.tobytes())
+            tokens += (sample(row, spec.after(tokens)),)
             if num_best is not None:
                 logprobs.append(top_logprobs(row, num_best, tokens[-1]))
-        return tuple(tokens), tuple(logprobs)
+        return tokens, tuple(logprobs)
 
 
 def _rows_read(chunk: ScheduledChunk, start: int) -> Iterator[int]:
