@@ -18,12 +18,17 @@ def test_a_text_or_token_ids_are_one_prompt(prompt: object) -> None:
     assert is_prompt(prompt)
 
 
-@pytest.mark.parametrize("other", [None, 7, b"text", bytearray(b"text"), ["text"], [1, "two"], [1.0], {1}])
+@pytest.mark.parametrize(
+    "other",
+    [None, 7, b"text", bytearray(b"text"), memoryview(b"text"), ["text"], [1, "two"], [1, 2.0], [1.0], {1}],
+)
 def test_nothing_else_is_a_prompt(other: object) -> None:
     assert not is_prompt(other)
 
 
-@pytest.mark.parametrize("one", ["text", [1, 2], b"no prompt", 7, None, {"prompt": "text"}])
+@pytest.mark.parametrize(
+    "one", ["text", [1, 2], b"no prompt", memoryview(b"none"), 7, None, {"prompt": "text"}]
+)
 def test_what_is_no_list_of_prompts_is_listed_as_one(one: object) -> None:
     assert listed(one, is_prompt) == [one]
 

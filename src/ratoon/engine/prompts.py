@@ -16,7 +16,7 @@ Conversation = Sequence[Message]
 
 def listed(value: object, is_one: Callable[[object], bool]) -> Sequence[object]:
     """Return several of something as they are, and one as a list of one."""
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray):
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray | memoryview):
         return [value]
     return [value] if value and is_one(value) else value
 
@@ -25,7 +25,7 @@ def is_prompt(value: object) -> bool:
     """Whether this is one prompt, not a list of them. Bytes are none: they might be meant as text."""
     if isinstance(value, str | PromptParts):
         return True
-    if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
+    if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray | memoryview):
         return False
     return are_whole_numbers(value)
 

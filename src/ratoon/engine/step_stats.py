@@ -1,12 +1,12 @@
 """What steps did and where their time went: one step, and all of them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ratoon.step import SharedReads
 
 
-@dataclass(frozen=True, slots=True)
-class StepStats:
+class StepStats(NamedTuple):
     """What one step did and where its time went. The counts of requests are those after the step.
 
     `shared_reads` names the requests that read blocks together; a failed step has none.

@@ -63,7 +63,7 @@ class Decoder:
         self._before(x, step, adapters)
         self._last.attention(x, step, adapters)
         self.shared_reads = self._ops.shared_reads(step)
-        x = x[rows]
+        x = x.take(rows, axis=0)
         if len(rows):
             self._last.feed_forward(x, adapters_of_rows)
         return x
