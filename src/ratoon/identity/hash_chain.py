@@ -26,7 +26,16 @@ class HashChain:
     (32-bit little-endian ids) of full block i. Read them freely, change nothing.
     """
 
-    __slots__ = ("block_hashes", "block_size", "block_tokens", "extra_keys", "root", "tokens")
+    __slots__ = (
+        "_count",
+        "_uniform",
+        "block_hashes",
+        "block_size",
+        "block_tokens",
+        "extra_keys",
+        "root",
+        "tokens",
+    )
 
     def __init__(
         self, root: bytes, block_size: int, extra_keys: ExtraKeys = NO_EXTRAS, tokens: Iterable[int] = ()
@@ -39,6 +48,9 @@ class HashChain:
         self.tokens = array(_TOKEN_CODE)
         self.block_hashes: list[bytes] = []
         self.block_tokens: list[bytes] = []
+        self._count = struct.pack("<I", block_size)
+        # What every block has in which nothing of its own begins or ends: the extras of an empty span.
+        self._uniform = extra_keys.encode_block(extra_keys.uniform_from, extra_keys.uniform_from)
         self.append(tokens)
 
     @property
@@ -69,10 +81,8 @@ class HashChain:
             new.byteswap()
         data = new.tobytes()
         width = size * _TOKEN_SIZE
-        count = struct.pack("<I", size)
-        hashes = self.block_hashes
+        count, hashes, extras = self._count, self.block_hashes, self.extra_keys
 
-        extras = self.extra_keys
         # Blocks that something of their own belongs to; after them only the adapter is left.
         varied = min(max(first, -(-extras.uniform_from // size)), last)
         for block in range(first, varied):
@@ -81,6 +91,5 @@ class HashChain:
             hashes += digest_chain(hashes[-1] if hashes else self.root, count, own, width, suffix)
         if varied < last:
             rest = data[(varied - first) * width :]
-            suffix = extras.encode_block(extras.uniform_from, extras.uniform_from)  # an empty span
-            hashes += digest_chain(hashes[-1] if hashes else self.root, count, rest, width, suffix)
+            hashes += digest_chain(hashes[-1] if hashes else self.root, count, rest, width, self._uniform)
         self.block_tokens += struct.unpack(f"{width}s" * (last - first), data)

@@ -15,14 +15,12 @@ def make_chunk(
     The chunk samples if `end` is the end of the known tokens, as it must be where there are drafts.
     """
     chain = request.chain
-    prompt_logprobs = request.params.prompt_logprobs
+    prompt_logprobs = None
     prompt_targets: tuple[int | None, ...] = ()
-    if prompt_logprobs is not None:
-        if request.num_generated:
-            prompt_logprobs = None
-        else:
-            prompt_targets = tuple(request.tokens_between(first + 1, end + 1))
-    return ScheduledChunk(
+    if request.params.prompt_logprobs is not None and not request.num_generated:
+        prompt_logprobs = request.params.prompt_logprobs
+        prompt_targets = tuple(request.tokens_between(first + 1, end + 1))
+    return ScheduledChunk(  # without names, which would double the time it takes
         request.id,
         (*chain.tokens[first:end], *drafts),
         first,
