@@ -69,31 +69,45 @@ INLINE void prefetch(const std::uint8_t* from) {
 // The integers of one group as bytes, 64 * step: what `weights` gives for each step.
 constexpr int kExpandedBytes = 512;
 
-// One group, or one half of it, of kRows rows times one panel; `rows` is a group of QuantTiles.
-template <class Reader, int kRows, int kPart, bool kExpanded>
-INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, const std::uint8_t* expanded,
-                     const std::uint8_t* rows, Vec (&sums)[kRows]) {
+// One group, or one half of it, of a tile: kRows rows times kPanels panels, the second `distance` bytes behind
+// the first; `rows` is a group of QuantTiles.
+template <class Reader, int kPart, bool kExpanded, int kRows, int kPanels>
+INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, std::int64_t distance,
+                     const std::uint8_t* expanded, const std::uint8_t* rows, Vec (&sums)[kRows][kPanels]) {
     constexpr int kSteps = 8 / Reader::kParts;
     const auto* q = reinterpret_cast<const std::int8_t*>(rows);
     const auto* scale = reinterpret_cast<const float*>(rows + kRows * kGroup);
     const float* offset_sum = scale + kRows * (Reader::kParts == 1 ? 1 : 2 + kPart);
     const auto* shift = reinterpret_cast<const std::int32_t*>(scale + 4 * kRows);
 
-    Dot<Reader::kBits> dots[kRows];
+    Dot<Reader::kBits> dots[kRows][kPanels];
     unroll<kSteps>([&]<int kIndex>() {
         constexpr int kStep = kPart * kSteps + kIndex;
-        const Bytes w =
-            kExpanded ? load_bytes(expanded + 64 * kStep) : Reader::template weights<kStep>(group);
+        Bytes w[kPanels];
+#pragma GCC unroll 2
+        for (int p = 0; p < kPanels; ++p) {
+            w[p] = kExpanded ? load_bytes(expanded + 64 * kStep)
+                             : Reader::template weights<kStep>(group + p * distance);
+        }
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r)
-            dots[r].template add<kIndex, kSteps>(w, q + r * kGroup + 4 * kStep, shift[r]);
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+            for (int p = 0; p < kPanels; ++p)
+                dots[r][p].template add<kIndex, kSteps>(w[p], q + r * kGroup + 4 * kStep, shift[r]);
+        }
     });
 
-    const Scales w = Reader::template scales<kPart>(header, group);
+    Scales w[kPanels];
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p)
+        w[p] = Reader::template scales<kPart>(header + p * distance, group + p * distance);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-        sums[r] = fma(dots[r].value(), w.scale * set1(scale[r]), sums[r]);
-        if constexpr (Reader::kOffset) sums[r] = fma(w.offset, set1(offset_sum[r]), sums[r]);
+#pragma GCC unroll 2
+        for (int p = 0; p < kPanels; ++p) {
+            sums[r][p] = fma(dots[r][p].value(), w[p].scale * set1(scale[r]), sums[r][p]);
+            if constexpr (Reader::kOffset) sums[r][p] = fma(w[p].offset, set1(offset_sum[r]), sums[r][p]);
+        }
     }
 }
 
@@ -108,14 +122,21 @@ INLINE void for_groups(const std::uint8_t* panel, std::int64_t count, F f) {
     }
 }
 
-template <class Reader, int kRows, bool kExpanded>
-INLINE void add_groups(const std::uint8_t* panel, const std::uint8_t* expanded, const std::uint8_t* rows,
-                       std::int64_t count, Vec (&sums)[kRows]) {
+// A number of groups of a tile, straight from the panels or, if not null, from their expanded integers.
+template <class Reader, bool kExpanded, int kRows, int kPanels>
+INLINE void add_groups(const std::uint8_t* panel, std::int64_t distance, const std::uint8_t* expanded,
+                       const std::uint8_t* rows, std::int64_t count, Vec (&sums)[kRows][kPanels]) {
+    // What comes after a panel lies behind it, and after several behind the last.
+    const std::int64_t ahead = kPanels == 1 ? kPrefetchBytes : kPanels * distance;
     for_groups<Reader>(panel, count, [&](const std::uint8_t* header, const std::uint8_t* group) {
-        if constexpr (!kExpanded) prefetch<group_bytes(Reader::kLayout)>(group + kPrefetchBytes);
-        add_part<Reader, kRows, 0, kExpanded>(header, group, expanded, rows, sums);
+        if constexpr (!kExpanded) {
+#pragma GCC unroll 2
+            for (int p = 0; p < kPanels; ++p)
+                prefetch<group_bytes(Reader::kLayout)>(group + p * distance + ahead);
+        }
+        add_part<Reader, 0, kExpanded>(header, group, distance, expanded, rows, sums);
         if constexpr (Reader::kParts == 2)
-            add_part<Reader, kRows, 1, kExpanded>(header, group, expanded, rows, sums);
+            add_part<Reader, 1, kExpanded>(header, group, distance, expanded, rows, sums);
         expanded += kExpandedBytes;
         rows += kRows * QuantTiles::kRowBytes;
     });
@@ -126,14 +147,27 @@ INLINE void put(float* out, Vec sum, int columns, bool add) {
     else store_first(out, columns, add ? load_first(out, columns) + sum : sum);
 }
 
-// A tile of up to kTileHeight rows times a panel, straight from the panel.
-template <class Reader, int kRows>
-void multiply_tile(const std::uint8_t* panel, const std::uint8_t* rows, std::int64_t groups, float* out,
-                   std::int64_t stride, int columns, bool add) {
-    Vec sums[kRows];
-    for (Vec& sum : sums) sum = zero();
-    add_groups<Reader, kRows, false>(panel, nullptr, rows, groups, sums);
-    for (int r = 0; r < kRows; ++r) put(out + r * stride, sums[r], columns, add);
+// A tile of kRows rows times panels of which the last may be partly empty, straight from the panels.
+template <class Reader, int kRows, int kPanels>
+[[gnu::noinline]] void multiply_tile(const std::uint8_t* panel, std::int64_t distance, const std::uint8_t* rows,
+                   std::int64_t groups, float* out, std::int64_t stride, int last_columns, bool add) {
+    Vec sums[kRows][kPanels];
+    for (auto& row : sums) {
+        for (Vec& sum : row) sum = zero();
+    }
+    add_groups<Reader, false>(panel, distance, nullptr, rows, groups, sums);
+    if (last_columns == kPanel) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+            for (int p = 0; p < kPanels; ++p) put(out + r * stride + p * kPanel, sums[r][p], kPanel, add);
+        }
+    } else {
+        for (int r = 0; r < kRows; ++r) {
+            for (int p = 0; p < kPanels; ++p)
+                put(out + r * stride + p * kPanel, sums[r][p], p < kPanels - 1 ? kPanel : last_columns, add);
+        }
+    }
 }
 
 // Many rows times a panel: its integers are expanded once for all of them, so many groups at a time as stay
@@ -142,8 +176,8 @@ constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kChunkGroups = 32;
 
 template <class Reader>
-void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int64_t first_row,
-                   std::int64_t num_tiles, float* out, std::int64_t stride, int columns, bool add) {
+void multiply_expanded(const std::uint8_t* panel, const QuantTiles& tiles, std::int64_t first_row,
+                       std::int64_t num_tiles, float* out, std::int64_t stride, int columns, bool add) {
     alignas(64) std::uint8_t expanded[kChunkGroups * kExpandedBytes];
     alignas(64) float waiting[kMostRows * kPanel];
     for (std::int64_t first = 0; first < tiles.groups; first += kChunkGroups) {
@@ -157,12 +191,12 @@ void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int6
         });
         for (std::int64_t tile = 0; tile < num_tiles; ++tile) {
             float* sum = waiting + tile * kTileHeight * kPanel;
-            Vec sums[kTileHeight];
-            for (int r = 0; r < kTileHeight; ++r) sums[r] = first == 0 ? zero() : load(sum + r * kPanel);
+            Vec sums[kTileHeight][1];
+            for (int r = 0; r < kTileHeight; ++r) sums[r][0] = first == 0 ? zero() : load(sum + r * kPanel);
             const std::uint8_t* rows = tile_data(tiles, first_row + tile * kTileHeight) +
                                        first * kTileHeight * QuantTiles::kRowBytes;
-            add_groups<Reader, kTileHeight, true>(panel, expanded, rows, count, sums);
-            for (int r = 0; r < kTileHeight; ++r) store(sum + r * kPanel, sums[r]);
+            add_groups<Reader, true>(panel, 0, expanded, rows, count, sums);
+            for (int r = 0; r < kTileHeight; ++r) store(sum + r * kPanel, sums[r][0]);
         }
         panel += panel_bytes(Reader::kLayout, count * kGroup);
     }
@@ -175,25 +209,33 @@ void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t 
                         std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride,
                         bool add) {
     using Source = Reader<kFormat>;
-    for (std::int64_t p = first_panel; p < end_panel; ++p, out += kPanel) {
+    const QuantTiles& tiles = in.tiles;
+    const bool many = end_row - first_row >= kManyRows;
+    const std::int64_t whole_row = end_row - (end_row - first_row) % kTileHeight;
+    for (std::int64_t p = first_panel, panels; p < end_panel; p += panels, out += panels * kPanel) {
         const std::uint8_t* panel = w.data + p * w.panel_bytes;
-        const int columns = columns_of(w, p);
         std::int64_t row = first_row;
-        const auto to = [&] { return out + (row - first_row) * stride; };
-        if constexpr (kExpandFrom > 0) {
-            while (end_row - row >= kExpandFrom) {
-                const std::int64_t num_tiles =
-                    (end_row - row < kMostRows ? end_row - row : kMostRows) / kTileHeight;
-                multiply_many<Source>(panel, in.tiles, row, num_tiles, to(), stride, columns, add);
-                row += num_tiles * kTileHeight;
+        panels = many && end_panel - p >= kTilePanels ? kTilePanels : 1;
+        const auto tile = [&]<int kRows, int kPanels>(std::int64_t at) {
+            multiply_tile<Source, kRows, kPanels>(w.data + at * w.panel_bytes, w.panel_bytes, tile_data(tiles, row),
+                                                  tiles.groups, out + (row - first_row) * stride + (at - p) * kPanel,
+                                                  stride, columns_of(w, at + kPanels - 1), add);
+        };
+        if (kTilePanels == 1 && many) {
+            for (; whole_row - row > 0;) {
+                const std::int64_t rows = whole_row - row < kMostRows ? whole_row - row : kMostRows;
+                multiply_expanded<Source>(panel, tiles, row, rows / kTileHeight, out + (row - first_row) * stride, stride, columns_of(w, p), add);
+                row += rows;
             }
+        }
+        if constexpr (kTilePanels > 1) {
+            if (panels > 1) for (; row < whole_row; row += kTileHeight) tile.template operator()<kTileHeight, kTilePanels>(p);
         }
         for (std::int64_t height; row < end_row; row += height) {
             height = tile_rows(in.tiles, row);
             unroll<kTileHeight>([&]<int kIndex>() {
                 if (height != kIndex + 1) return;
-                multiply_tile<Source, kIndex + 1>(panel, tile_data(in.tiles, row), in.tiles.groups, to(),
-                                                  stride, columns, add);
+                for (std::int64_t at = p; at < p + panels; ++at) tile.template operator()<kIndex + 1, 1>(at);
             });
         }
     }

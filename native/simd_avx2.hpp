@@ -7,7 +7,8 @@ namespace ratoon::avx2 {
 
 constexpr const char* kName = "avx2";
 constexpr int kTileHeight = 4;   // rows of an integer tile: 16 registers hold no more
-constexpr int kExpandFrom = 32;  // rows from which on it pays to expand a panel's integers to bytes first
+constexpr int kTilePanels = 1;
+constexpr int kManyRows = 32;
 constexpr int kFloatRows = 6;    // of a float tile
 constexpr int kFloatChains = 5;  // sums (of sixteen columns) that a tile of few rows may keep
 

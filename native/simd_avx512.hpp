@@ -7,7 +7,8 @@ namespace ratoon::avx512 {
 
 constexpr const char* kName = "avx512";
 constexpr int kTileHeight = 8;
-constexpr int kExpandFrom = 0;    // never expand a panel's integers first: there are instructions to spare
+constexpr int kTilePanels = 2;
+constexpr int kManyRows = 32;
 constexpr int kFloatRows = 6;     // of a float tile
 constexpr int kFloatChains = 12;  // sums (of sixteen columns) that a tile of few rows may keep
 

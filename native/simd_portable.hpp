@@ -8,7 +8,8 @@ namespace ratoon::portable {
 
 constexpr const char* kName = "portable";
 constexpr int kTileHeight = 2;
-constexpr int kExpandFrom = 0;   // never expand a panel's integers first
+constexpr int kTilePanels = 1;
+constexpr int kManyRows = 32;
 constexpr int kFloatRows = 3;    // of a float tile
 constexpr int kFloatChains = 2;  // sums (of sixteen columns) that a tile of few rows may keep
 
