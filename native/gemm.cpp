@@ -142,32 +142,33 @@ INLINE void add_groups(const std::uint8_t* panel, std::int64_t distance, const s
     });
 }
 
+// The rare case is kept out of the way of the other.
+[[gnu::noinline]] void put_first(float* out, Vec sum, int columns, bool add) {
+    store_first(out, columns, add ? load_first(out, columns) + sum : sum);
+}
 INLINE void put(float* out, Vec sum, int columns, bool add) {
-    if (columns == kPanel) store(out, add ? load(out) + sum : sum);
-    else store_first(out, columns, add ? load_first(out, columns) + sum : sum);
+    if (columns < kPanel) put_first(out, sum, columns, add);
+    else store(out, add ? load(out) + sum : sum);
 }
 
 // A tile of kRows rows times panels of which the last may be partly empty, straight from the panels.
 template <class Reader, int kRows, int kPanels>
-[[gnu::noinline]] void multiply_tile(const std::uint8_t* panel, std::int64_t distance, const std::uint8_t* rows,
-                   std::int64_t groups, float* out, std::int64_t stride, int last_columns, bool add) {
+[[gnu::noinline]] void multiply_tile(const std::uint8_t* panel, std::int64_t distance,
+                                     const std::uint8_t* rows, std::int64_t groups, float* out,
+                                     std::int64_t stride, int last_columns, bool add) {
     Vec sums[kRows][kPanels];
-    for (auto& row : sums) {
-        for (Vec& sum : row) sum = zero();
-    }
-    add_groups<Reader, false>(panel, distance, nullptr, rows, groups, sums);
-    if (last_columns == kPanel) {
+    const auto for_sums = [](auto f) {
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
-            for (int p = 0; p < kPanels; ++p) put(out + r * stride + p * kPanel, sums[r][p], kPanel, add);
+            for (int p = 0; p < kPanels; ++p) f(r, p);
         }
-    } else {
-        for (int r = 0; r < kRows; ++r) {
-            for (int p = 0; p < kPanels; ++p)
-                put(out + r * stride + p * kPanel, sums[r][p], p < kPanels - 1 ? kPanel : last_columns, add);
-        }
-    }
+    };
+    for_sums([&](int r, int p) { sums[r][p] = zero(); });
+    add_groups<Reader, false>(panel, distance, nullptr, rows, groups, sums);
+    for_sums([&](int r, int p) {
+        put(out + r * stride + p * kPanel, sums[r][p], p == kPanels - 1 ? last_columns : kPanel, add);
+    });
 }
 
 // Many rows times a panel: its integers are expanded once for all of them, so many groups at a time as stay
