@@ -69,8 +69,8 @@ INLINE void prefetch(const std::uint8_t* from) {
 // The integers of one group as bytes, 64 * step: what `weights` gives for each step.
 constexpr int kExpandedBytes = 512;
 
-// One group, or one half of it, of a tile: kRows rows times kPanels panels, the second `distance` bytes behind
-// the first; `rows` is a group of QuantTiles.
+// One group, or one half of it, of a tile: kRows rows times kPanels panels, the second `distance` bytes
+// behind the first; `rows` is a group of QuantTiles.
 template <class Reader, int kPart, bool kExpanded, int kRows, int kPanels>
 INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, std::int64_t distance,
                      const std::uint8_t* expanded, const std::uint8_t* rows, Vec (&sums)[kRows][kPanels]) {
@@ -122,11 +122,11 @@ INLINE void for_groups(const std::uint8_t* panel, std::int64_t count, F f) {
     }
 }
 
-// A number of groups of a tile, straight from the panels or, if not null, from their expanded integers.
+// A number of groups of a tile, straight from the panels or from their expanded integers.
 template <class Reader, bool kExpanded, int kRows, int kPanels>
 INLINE void add_groups(const std::uint8_t* panel, std::int64_t distance, const std::uint8_t* expanded,
                        const std::uint8_t* rows, std::int64_t count, Vec (&sums)[kRows][kPanels]) {
-    // What comes after a panel lies behind it, and after several behind the last.
+    // A single panel is walked as it lies; panels side by side are followed by as many more.
     const std::int64_t ahead = kPanels == 1 ? kPrefetchBytes : kPanels * distance;
     for_groups<Reader>(panel, count, [&](const std::uint8_t* header, const std::uint8_t* group) {
         if constexpr (!kExpanded) {
@@ -205,38 +205,49 @@ void multiply_expanded(const std::uint8_t* panel, const QuantTiles& tiles, std::
         put(out + row * stride, load(waiting + row * kPanel), columns, add);
 }
 
+// From so many rows on, arithmetic takes longer than memory, and panels are worth being read side by side or
+// being expanded.
+constexpr std::int64_t kManyRows = 32;
+
 template <Format kFormat>
 void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
                         std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride,
                         bool add) {
     using Source = Reader<kFormat>;
     const QuantTiles& tiles = in.tiles;
+    const std::int64_t whole_rows = (end_row - first_row) / kTileHeight * kTileHeight;
     const bool many = end_row - first_row >= kManyRows;
-    const std::int64_t whole_row = end_row - (end_row - first_row) % kTileHeight;
-    for (std::int64_t p = first_panel, panels; p < end_panel; p += panels, out += panels * kPanel) {
-        const std::uint8_t* panel = w.data + p * w.panel_bytes;
+    for (std::int64_t p = first_panel, panels; p < end_panel; p += panels) {
+        panels = many && p + kTilePanels <= end_panel ? kTilePanels : 1;
         std::int64_t row = first_row;
-        panels = many && end_panel - p >= kTilePanels ? kTilePanels : 1;
-        const auto tile = [&]<int kRows, int kPanels>(std::int64_t at) {
-            multiply_tile<Source, kRows, kPanels>(w.data + at * w.panel_bytes, w.panel_bytes, tile_data(tiles, row),
-                                                  tiles.groups, out + (row - first_row) * stride + (at - p) * kPanel,
-                                                  stride, columns_of(w, at + kPanels - 1), add);
+        const auto to = [&](std::int64_t panel) {
+            return out + (row - first_row) * stride + (panel - first_panel) * kPanel;
         };
-        if (kTilePanels == 1 && many) {
-            for (; whole_row - row > 0;) {
-                const std::int64_t rows = whole_row - row < kMostRows ? whole_row - row : kMostRows;
-                multiply_expanded<Source>(panel, tiles, row, rows / kTileHeight, out + (row - first_row) * stride, stride, columns_of(w, p), add);
+        const auto tile = [&]<int kRows, int kPanels>(std::int64_t panel) {
+            multiply_tile<Source, kRows, kPanels>(
+                w.data + panel * w.panel_bytes, w.panel_bytes, tile_data(tiles, row), tiles.groups,
+                to(panel), stride, columns_of(w, panel + kPanels - 1), add);
+        };
+        if constexpr (kTilePanels > 1) {
+            if (panels > 1) {
+                for (; row < first_row + whole_rows; row += kTileHeight)
+                    tile.template operator()<kTileHeight, kTilePanels>(p);
+            }
+        } else if constexpr (kExpand) {
+            while (many && row < first_row + whole_rows) {
+                const std::int64_t left = first_row + whole_rows - row,
+                                   rows = left < kMostRows ? left : kMostRows;
+                multiply_expanded<Source>(w.data + p * w.panel_bytes, tiles, row, rows / kTileHeight, to(p),
+                                          stride, columns_of(w, p), add);
                 row += rows;
             }
         }
-        if constexpr (kTilePanels > 1) {
-            if (panels > 1) for (; row < whole_row; row += kTileHeight) tile.template operator()<kTileHeight, kTilePanels>(p);
-        }
         for (std::int64_t height; row < end_row; row += height) {
-            height = tile_rows(in.tiles, row);
+            height = tile_rows(tiles, row);
             unroll<kTileHeight>([&]<int kIndex>() {
                 if (height != kIndex + 1) return;
-                for (std::int64_t at = p; at < p + panels; ++at) tile.template operator()<kIndex + 1, 1>(at);
+                for (std::int64_t panel = p; panel < p + panels; ++panel)
+                    tile.template operator()<kIndex + 1, 1>(panel);
             });
         }
     }
