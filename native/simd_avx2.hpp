@@ -110,7 +110,7 @@ INLINE Vec add_exponent(Vec x, Vec n) {
     };
     return {add(x.lo, n.lo), add(x.hi, n.hi)};
 }
-// Rounds four groups, each a[i] and then b[i], to nearest even; `low` and `high` are the sums of their halves.
+// Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
 INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
                          FourInts& high) {
     __m256i sums[4];

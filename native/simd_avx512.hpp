@@ -86,7 +86,7 @@ INLINE Vec add_exponent(Vec x, Vec n) {
     const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(n.v), 23);
     return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.v), exponent))};
 }
-// Rounds four groups, each a[i] and then b[i], to nearest even; `low` and `high` are the sums of their halves.
+// Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
 INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
                          FourInts& high) {
     __m256i sums[4];

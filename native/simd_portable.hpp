@@ -131,7 +131,7 @@ INLINE Vec add_exponent(Vec x, Vec n) {
         return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x.v[i]) + exponent);
     });
 }
-// Rounds four groups, each a[i] and then b[i], to nearest even; `low` and `high` are the sums of their halves.
+// Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
 INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
                          FourInts& high) {
     const auto round = [](Vec x, std::int8_t* to) {
