@@ -15,29 +15,77 @@ void normalise(const float* x, const float* weight, float eps, std::int64_t n, f
     for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * scale * weight[i];
 }
 
-void quantise(const float* x, std::int64_t row, std::int64_t first_group, std::int64_t end_group,
-              const QuantTiles& tiles) {
-    const std::int64_t in_tile = row % tiles.height, first_row = row - in_tile,
-                       height = tile_rows(tiles, first_row);
-    std::uint8_t* group = tile_data(tiles, first_row) + first_group * height * QuantTiles::kRowBytes;
-    for (std::int64_t g = first_group; g < end_group;
-         ++g, x += kGroup, group += height * QuantTiles::kRowBytes) {
-        const Vec a = load(x), b = load(x + 16);
-        const float peak = largest_size(a, b);
-        const bool normal =
-            !(peak < 1e-30f);  // below, 127 / peak would overflow; not a number stays what it is
-        const Vec inverse = set1(normal ? 127.0f / peak : 0.0f);
-        const float scale = normal ? peak / 127.0f : 0.0f;
+namespace {
 
-        auto* q = reinterpret_cast<std::int8_t*>(group + in_tile * kGroup);
-        const std::int32_t low = store_rounded(q, a * inverse), high = store_rounded(q + 16, b * inverse);
-        auto* scales = reinterpret_cast<float*>(group + height * kGroup) + in_tile;
-        scales[0] = scale;
-        scales[height] = scale * static_cast<float>(low + high);
-        scales[2 * height] = scale * static_cast<float>(low);
-        scales[3 * height] = scale * static_cast<float>(high);
-        const std::int32_t shift = -128 * (low + high);
-        __builtin_memcpy(scales + 4 * height, &shift, sizeof shift);
+// Where a group of a row goes: its integers, and the first of its scales, which are `height` apart.
+struct GroupPlace {
+    std::int8_t* q;
+    float* scales;
+};
+
+// Quantise up to four groups side by side, which lie behind each other at x.
+INLINE void quantise_four(const float* x, const GroupPlace (&places)[4], int count, std::int64_t height) {
+    Vec a[4], b[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        const float* group = x + (i < count ? i : 0) * kGroup;
+        a[i] = load(group);
+        b[i] = load(group + 16);
+    }
+    // Below, 127 / peak would overflow; what is not a number stays so.
+    const Four peaks = largest_sizes(a, b), none = {}, infinite = none + __builtin_inff();
+    const auto tiny = peaks < 1e-30f;
+    const Four scales = (tiny ? none : peaks) / 127.0f, inverse = 127.0f / (tiny ? infinite : peaks);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        a[i] = a[i] * set1(inverse[i]);
+        b[i] = b[i] * set1(inverse[i]);
+    }
+    std::int8_t q[4][kGroup];
+    FourInts low, high;
+    round_groups(a, b, q, low, high);
+    const Four low_sums = scales * __builtin_convertvector(low, Four),
+               high_sums = scales * __builtin_convertvector(high, Four),
+               sums = scales * __builtin_convertvector(low + high, Four);
+    const FourInts shifts = -128 * (low + high);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        if (i >= count) break;
+        __builtin_memcpy(places[i].q, q[i], kGroup);
+        float* at = places[i].scales;
+        at[0] = scales[i];
+        at[height] = sums[i];
+        at[2 * height] = low_sums[i];
+        at[3 * height] = high_sums[i];
+        const std::int32_t shift = shifts[i];
+        __builtin_memcpy(at + 4 * height, &shift, sizeof shift);
+    }
+}
+
+}  // namespace
+
+void quantise(const float* x, std::int64_t first_row, std::int64_t end_row, std::int64_t first_group,
+              std::int64_t end_group, const QuantTiles& tiles) {
+    for (std::int64_t row = first_row; row < end_row;) {
+        const std::int64_t tile = row - row % tiles.height, height = tile_rows(tiles, tile);
+        const std::int64_t group_bytes = height * QuantTiles::kRowBytes;
+        const std::int64_t end = end_row < tile + height ? end_row : tile + height;
+        GroupPlace places[4];
+        int count = 0;
+        for (; row < end; ++row) {
+            std::uint8_t* group = tile_data(tiles, tile) + first_group * group_bytes;
+            for (std::int64_t g = first_group; g < end_group; ++g, group += group_bytes) {
+                places[count++] = {reinterpret_cast<std::int8_t*>(group + (row - tile) * kGroup),
+                                   reinterpret_cast<float*>(group + height * kGroup) + (row - tile)};
+                if (count == 4) {
+                    quantise_four(x, places, 4, height);
+                    x += 4 * kGroup;
+                    count = 0;
+                }
+            }
+        }
+        if (count > 0) quantise_four(x, places, count, height);
+        x += count * kGroup;
     }
 }
 

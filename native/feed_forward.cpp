@@ -30,11 +30,11 @@ void FeedForward::activate_group(std::int64_t group, std::int64_t first_row, std
     adaptation.add(0, first_row, end_row, first, end, gate, kGroup);
     adaptation.add(1, first_row, end_row, first, end, up, kGroup);
     kernels.activate(s_.activation, gate, up, (end_row - first_row) * kGroup, result);
-    for (std::int64_t row = first_row; row < end_row; ++row, result += kGroup) {
-        if (active.values) {
+    if (active.tiles.data) kernels.quantise(result, first_row, end_row, group, group + 1, active.tiles);
+    if (active.values) {
+        for (std::int64_t row = first_row; row < end_row; ++row, result += kGroup) {
             std::memcpy(active.values + row * active.depth + group * kGroup, result, kGroup * sizeof(float));
         }
-        if (active.tiles.data) kernels.quantise(result, row, group, group + 1, active.tiles);
     }
 }
 

@@ -69,31 +69,45 @@ INLINE void prefetch(const std::uint8_t* from) {
 // The integers of one group as bytes, 64 * step: what `weights` gives for each step.
 constexpr int kExpandedBytes = 512;
 
-// One group, or one half of it, of kRows rows times one panel; `rows` is a group of QuantTiles.
-template <class Reader, int kRows, int kPart, bool kExpanded>
-INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, const std::uint8_t* expanded,
-                     const std::uint8_t* rows, Vec (&sums)[kRows]) {
+// One group, or one half of it, of a tile: kRows rows times kPanels panels, the second `distance` bytes
+// behind the first; `rows` is a group of QuantTiles.
+template <class Reader, int kPart, bool kExpanded, int kRows, int kPanels>
+INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, std::int64_t distance,
+                     const std::uint8_t* expanded, const std::uint8_t* rows, Vec (&sums)[kRows][kPanels]) {
     constexpr int kSteps = 8 / Reader::kParts;
     const auto* q = reinterpret_cast<const std::int8_t*>(rows);
     const auto* scale = reinterpret_cast<const float*>(rows + kRows * kGroup);
     const float* offset_sum = scale + kRows * (Reader::kParts == 1 ? 1 : 2 + kPart);
     const auto* shift = reinterpret_cast<const std::int32_t*>(scale + 4 * kRows);
 
-    Dot<Reader::kBits> dots[kRows];
+    Dot<Reader::kBits> dots[kRows][kPanels];
     unroll<kSteps>([&]<int kIndex>() {
         constexpr int kStep = kPart * kSteps + kIndex;
-        const Bytes w =
-            kExpanded ? load_bytes(expanded + 64 * kStep) : Reader::template weights<kStep>(group);
+        Bytes w[kPanels];
+#pragma GCC unroll 2
+        for (int p = 0; p < kPanels; ++p) {
+            w[p] = kExpanded ? load_bytes(expanded + 64 * kStep)
+                             : Reader::template weights<kStep>(group + p * distance);
+        }
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r)
-            dots[r].template add<kIndex, kSteps>(w, q + r * kGroup + 4 * kStep, shift[r]);
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+            for (int p = 0; p < kPanels; ++p)
+                dots[r][p].template add<kIndex, kSteps>(w[p], q + r * kGroup + 4 * kStep, shift[r]);
+        }
     });
 
-    const Scales w = Reader::template scales<kPart>(header, group);
+    Scales w[kPanels];
+#pragma GCC unroll 2
+    for (int p = 0; p < kPanels; ++p)
+        w[p] = Reader::template scales<kPart>(header + p * distance, group + p * distance);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-        sums[r] = fma(dots[r].value(), w.scale * set1(scale[r]), sums[r]);
-        if constexpr (Reader::kOffset) sums[r] = fma(w.offset, set1(offset_sum[r]), sums[r]);
+#pragma GCC unroll 2
+        for (int p = 0; p < kPanels; ++p) {
+            sums[r][p] = fma(dots[r][p].value(), w[p].scale * set1(scale[r]), sums[r][p]);
+            if constexpr (Reader::kOffset) sums[r][p] = fma(w[p].offset, set1(offset_sum[r]), sums[r][p]);
+        }
     }
 }
 
@@ -108,32 +122,53 @@ INLINE void for_groups(const std::uint8_t* panel, std::int64_t count, F f) {
     }
 }
 
-template <class Reader, int kRows, bool kExpanded>
-INLINE void add_groups(const std::uint8_t* panel, const std::uint8_t* expanded, const std::uint8_t* rows,
-                       std::int64_t count, Vec (&sums)[kRows]) {
+// A number of groups of a tile, straight from the panels or from their expanded integers.
+template <class Reader, bool kExpanded, int kRows, int kPanels>
+INLINE void add_groups(const std::uint8_t* panel, std::int64_t distance, const std::uint8_t* expanded,
+                       const std::uint8_t* rows, std::int64_t count, Vec (&sums)[kRows][kPanels]) {
+    // A single panel is walked as it lies; panels side by side are followed by as many more.
+    const std::int64_t ahead = kPanels == 1 ? kPrefetchBytes : kPanels * distance;
     for_groups<Reader>(panel, count, [&](const std::uint8_t* header, const std::uint8_t* group) {
-        if constexpr (!kExpanded) prefetch<group_bytes(Reader::kLayout)>(group + kPrefetchBytes);
-        add_part<Reader, kRows, 0, kExpanded>(header, group, expanded, rows, sums);
+        if constexpr (!kExpanded) {
+#pragma GCC unroll 2
+            for (int p = 0; p < kPanels; ++p)
+                prefetch<group_bytes(Reader::kLayout)>(group + p * distance + ahead);
+        }
+        add_part<Reader, 0, kExpanded>(header, group, distance, expanded, rows, sums);
         if constexpr (Reader::kParts == 2)
-            add_part<Reader, kRows, 1, kExpanded>(header, group, expanded, rows, sums);
+            add_part<Reader, 1, kExpanded>(header, group, distance, expanded, rows, sums);
         expanded += kExpandedBytes;
         rows += kRows * QuantTiles::kRowBytes;
     });
 }
 
+// The rare case is kept out of the way of the other.
+[[gnu::noinline]] void put_first(float* out, Vec sum, int columns, bool add) {
+    store_first(out, columns, add ? load_first(out, columns) + sum : sum);
+}
 INLINE void put(float* out, Vec sum, int columns, bool add) {
-    if (columns == kPanel) store(out, add ? load(out) + sum : sum);
-    else store_first(out, columns, add ? load_first(out, columns) + sum : sum);
+    if (columns < kPanel) put_first(out, sum, columns, add);
+    else store(out, add ? load(out) + sum : sum);
 }
 
-// A tile of up to kTileHeight rows times a panel, straight from the panel.
-template <class Reader, int kRows>
-void multiply_tile(const std::uint8_t* panel, const std::uint8_t* rows, std::int64_t groups, float* out,
-                   std::int64_t stride, int columns, bool add) {
-    Vec sums[kRows];
-    for (Vec& sum : sums) sum = zero();
-    add_groups<Reader, kRows, false>(panel, nullptr, rows, groups, sums);
-    for (int r = 0; r < kRows; ++r) put(out + r * stride, sums[r], columns, add);
+// A tile of kRows rows times panels of which the last may be partly empty, straight from the panels.
+template <class Reader, int kRows, int kPanels>
+[[gnu::noinline]] void multiply_tile(const std::uint8_t* panel, std::int64_t distance,
+                                     const std::uint8_t* rows, std::int64_t groups, float* out,
+                                     std::int64_t stride, int last_columns, bool add) {
+    Vec sums[kRows][kPanels];
+    const auto for_sums = [](auto f) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+            for (int p = 0; p < kPanels; ++p) f(r, p);
+        }
+    };
+    for_sums([&](int r, int p) { sums[r][p] = zero(); });
+    add_groups<Reader, false>(panel, distance, nullptr, rows, groups, sums);
+    for_sums([&](int r, int p) {
+        put(out + r * stride + p * kPanel, sums[r][p], p == kPanels - 1 ? last_columns : kPanel, add);
+    });
 }
 
 // Many rows times a panel: its integers are expanded once for all of them, so many groups at a time as stay
@@ -142,8 +177,8 @@ constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kChunkGroups = 32;
 
 template <class Reader>
-void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int64_t first_row,
-                   std::int64_t num_tiles, float* out, std::int64_t stride, int columns, bool add) {
+void multiply_expanded(const std::uint8_t* panel, const QuantTiles& tiles, std::int64_t first_row,
+                       std::int64_t num_tiles, float* out, std::int64_t stride, int columns, bool add) {
     alignas(64) std::uint8_t expanded[kChunkGroups * kExpandedBytes];
     alignas(64) float waiting[kMostRows * kPanel];
     for (std::int64_t first = 0; first < tiles.groups; first += kChunkGroups) {
@@ -157,12 +192,12 @@ void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int6
         });
         for (std::int64_t tile = 0; tile < num_tiles; ++tile) {
             float* sum = waiting + tile * kTileHeight * kPanel;
-            Vec sums[kTileHeight];
-            for (int r = 0; r < kTileHeight; ++r) sums[r] = first == 0 ? zero() : load(sum + r * kPanel);
+            Vec sums[kTileHeight][1];
+            for (int r = 0; r < kTileHeight; ++r) sums[r][0] = first == 0 ? zero() : load(sum + r * kPanel);
             const std::uint8_t* rows = tile_data(tiles, first_row + tile * kTileHeight) +
                                        first * kTileHeight * QuantTiles::kRowBytes;
-            add_groups<Reader, kTileHeight, true>(panel, expanded, rows, count, sums);
-            for (int r = 0; r < kTileHeight; ++r) store(sum + r * kPanel, sums[r]);
+            add_groups<Reader, true>(panel, 0, expanded, rows, count, sums);
+            for (int r = 0; r < kTileHeight; ++r) store(sum + r * kPanel, sums[r][0]);
         }
         panel += panel_bytes(Reader::kLayout, count * kGroup);
     }
@@ -170,30 +205,49 @@ void multiply_many(const std::uint8_t* panel, const QuantTiles& tiles, std::int6
         put(out + row * stride, load(waiting + row * kPanel), columns, add);
 }
 
+// From so many rows on, arithmetic takes longer than memory, and panels are worth being read side by side or
+// being expanded.
+constexpr std::int64_t kManyRows = 32;
+
 template <Format kFormat>
 void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
                         std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride,
                         bool add) {
     using Source = Reader<kFormat>;
-    for (std::int64_t p = first_panel; p < end_panel; ++p, out += kPanel) {
-        const std::uint8_t* panel = w.data + p * w.panel_bytes;
-        const int columns = columns_of(w, p);
+    const QuantTiles& tiles = in.tiles;
+    const std::int64_t whole_rows = (end_row - first_row) / kTileHeight * kTileHeight;
+    const bool many = end_row - first_row >= kManyRows;
+    for (std::int64_t p = first_panel, panels; p < end_panel; p += panels) {
+        panels = many && p + kTilePanels <= end_panel ? kTilePanels : 1;
         std::int64_t row = first_row;
-        const auto to = [&] { return out + (row - first_row) * stride; };
-        if constexpr (kExpandFrom > 0) {
-            while (end_row - row >= kExpandFrom) {
-                const std::int64_t num_tiles =
-                    (end_row - row < kMostRows ? end_row - row : kMostRows) / kTileHeight;
-                multiply_many<Source>(panel, in.tiles, row, num_tiles, to(), stride, columns, add);
-                row += num_tiles * kTileHeight;
+        const auto to = [&](std::int64_t panel) {
+            return out + (row - first_row) * stride + (panel - first_panel) * kPanel;
+        };
+        const auto tile = [&]<int kRows, int kPanels>(std::int64_t panel) {
+            multiply_tile<Source, kRows, kPanels>(
+                w.data + panel * w.panel_bytes, w.panel_bytes, tile_data(tiles, row), tiles.groups,
+                to(panel), stride, columns_of(w, panel + kPanels - 1), add);
+        };
+        if constexpr (kTilePanels > 1) {
+            if (panels > 1) {
+                for (; row < first_row + whole_rows; row += kTileHeight)
+                    tile.template operator()<kTileHeight, kTilePanels>(p);
+            }
+        } else if constexpr (kExpand) {
+            while (many && row < first_row + whole_rows) {
+                const std::int64_t left = first_row + whole_rows - row,
+                                   rows = left < kMostRows ? left : kMostRows;
+                multiply_expanded<Source>(w.data + p * w.panel_bytes, tiles, row, rows / kTileHeight, to(p),
+                                          stride, columns_of(w, p), add);
+                row += rows;
             }
         }
         for (std::int64_t height; row < end_row; row += height) {
-            height = tile_rows(in.tiles, row);
+            height = tile_rows(tiles, row);
             unroll<kTileHeight>([&]<int kIndex>() {
                 if (height != kIndex + 1) return;
-                multiply_tile<Source, kIndex + 1>(panel, tile_data(in.tiles, row), in.tiles.groups, to(),
-                                                  stride, columns, add);
+                for (std::int64_t panel = p; panel < p + panels; ++panel)
+                    tile.template operator()<kIndex + 1, 1>(panel);
             });
         }
     }

@@ -105,9 +105,9 @@ struct Kernels {
 
     // RMS norm of n numbers.
     void (*normalise)(const float* x, const float* weight, float eps, std::int64_t n, float* out);
-    // Put groups [first_group, end_group) of one row into the tiles; x is the first of them.
-    void (*quantise)(const float* x, std::int64_t row, std::int64_t first_group, std::int64_t end_group,
-                     const QuantTiles& tiles);
+    // Put groups [first_group, end_group) of rows into the tiles; x holds them row after row.
+    void (*quantise)(const float* x, std::int64_t first_row, std::int64_t end_row, std::int64_t first_group,
+                     std::int64_t end_group, const QuantTiles& tiles);
     // out[r][c] = (or +=) the product of rows [first_row, end_row) with panels [first_panel, end_panel),
     // which belong to one unit; `out` points at the first row and column. The first row starts a tile.
     void (*product)(const Panels& weights, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,

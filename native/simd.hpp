@@ -9,6 +9,12 @@
 
 #define INLINE [[gnu::always_inline]] inline
 
+namespace ratoon {
+// One number for each of four groups that are quantised side by side.
+using Four = float __attribute__((vector_size(16)));
+using FourInts = std::int32_t __attribute__((vector_size(16)));
+}  // namespace ratoon
+
 #define RATOON_SIMD_portable "simd_portable.hpp"
 #define RATOON_SIMD_avx2 "simd_avx2.hpp"
 #define RATOON_SIMD_avx512 "simd_avx512.hpp"

@@ -7,7 +7,8 @@ namespace ratoon::avx2 {
 
 constexpr const char* kName = "avx2";
 constexpr int kTileHeight = 4;   // rows of an integer tile: 16 registers hold no more
-constexpr int kExpandFrom = 32;  // rows from which on it pays to expand a panel's integers to bytes first
+constexpr int kTilePanels = 1;   // side by side
+constexpr bool kExpand = true;   // expand a panel's integers to bytes first, if rows are many
 constexpr int kFloatRows = 6;    // of a float tile
 constexpr int kFloatChains = 5;  // sums (of sixteen columns) that a tile of few rows may keep
 
@@ -69,17 +70,26 @@ INLINE float largest(Vec x) {
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
-// The largest absolute value of all; not a number if one is not (without signs, floats are ordered as
-// integers are).
-INLINE float largest_size(Vec a, Vec b) {
+// The largest absolute value of each pair a[i], b[i]; not a number if one is not (without signs, floats are
+// ordered as integers are).
+INLINE Four largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
     const auto size = [](__m256 x) {
         return _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x));
     };
-    const __m256i eight =
-        _mm256_max_epi32(_mm256_max_epi32(size(a.lo), size(a.hi)), _mm256_max_epi32(size(b.lo), size(b.hi)));
-    __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-    four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
-    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1))));
+    __m256i m[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        m[i] = _mm256_max_epi32(_mm256_max_epi32(size(a[i].lo), size(a[i].hi)),
+                                _mm256_max_epi32(size(b[i].lo), size(b[i].hi)));
+    }
+    const auto pair = [](__m256i x, __m256i y) {
+        return _mm256_max_epi32(_mm256_unpacklo_epi32(x, y), _mm256_unpackhi_epi32(x, y));
+    };
+    const __m256i m01 = pair(m[0], m[1]), m23 = pair(m[2], m[3]);
+    const __m256i all =
+        _mm256_max_epi32(_mm256_unpacklo_epi64(m01, m23), _mm256_unpackhi_epi64(m01, m23));
+    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    return Four(_mm_castsi128_ps(four));
 }
 
 // Lanes [begin, end) of x, `other` elsewhere.
@@ -100,16 +110,26 @@ INLINE Vec add_exponent(Vec x, Vec n) {
     };
     return {add(x.lo, n.lo), add(x.hi, n.hi)};
 }
-// Rounds to nearest even, stores, and returns the sum of what it stored.
-INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
-    const __m256i a = _mm256_cvtps_epi32(x.lo), b = _mm256_cvtps_epi32(x.hi);
-    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
-    const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
-    const __m256i eight = _mm256_add_epi32(a, b);
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
-    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+// Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
+INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
+                         FourInts& high) {
+    __m256i sums[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        // Packing keeps to halves of a register: the order of fours of bytes is put right after it.
+        const auto words = [](Vec x) {
+            return _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));
+        };
+        const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(words(a[i]), words(b[i])),
+                                                          _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q[i]), bytes);
+        const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+        sums[i] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    }
+    const __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]),
+                                          _mm256_hadd_epi32(sums[2], sums[3]));
+    low = FourInts(_mm256_castsi256_si128(all));
+    high = FourInts(_mm256_extracti128_si256(all, 1));
 }
 
 // ---- sixty-four bytes: four weights of sixteen columns

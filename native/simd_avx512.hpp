@@ -6,8 +6,9 @@
 namespace ratoon::avx512 {
 
 constexpr const char* kName = "avx512";
-constexpr int kTileHeight = 8;
-constexpr int kExpandFrom = 0;    // never expand a panel's integers first: there are instructions to spare
+constexpr int kTileHeight = 8;    // rows of an integer tile
+constexpr int kTilePanels = 2;    // side by side for many rows: each broadcast input serves both
+constexpr bool kExpand = false;   // never expand a panel's integers first: there are instructions to spare
 constexpr int kFloatRows = 6;     // of a float tile
 constexpr int kFloatChains = 12;  // sums (of sixteen columns) that a tile of few rows may keep
 
@@ -53,11 +54,24 @@ INLINE float largest(Vec x) {
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
-// The largest absolute value of all; not a number if one is not (without signs, floats are ordered as
-// integers are).
-INLINE float largest_size(Vec a, Vec b) {
-    const auto size = [](__m512 x) { return _mm512_castps_si512(_mm512_abs_ps(x)); };
-    return __builtin_bit_cast(float, _mm512_reduce_max_epi32(_mm512_max_epi32(size(a.v), size(b.v))));
+// The largest absolute value of each pair a[i], b[i]; not a number if one is not (without signs, floats are
+// ordered as integers are).
+INLINE Four largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
+    __m256i m[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        const __m512i most = _mm512_max_epi32(_mm512_castps_si512(_mm512_abs_ps(a[i].v)),
+                                              _mm512_castps_si512(_mm512_abs_ps(b[i].v)));
+        m[i] = _mm256_max_epi32(_mm512_castsi512_si256(most), _mm512_extracti64x4_epi64(most, 1));
+    }
+    const auto pair = [](__m256i x, __m256i y) {
+        return _mm256_max_epi32(_mm256_unpacklo_epi32(x, y), _mm256_unpackhi_epi32(x, y));
+    };
+    const __m256i m01 = pair(m[0], m[1]), m23 = pair(m[2], m[3]);
+    const __m256i all =
+        _mm256_max_epi32(_mm256_unpacklo_epi64(m01, m23), _mm256_unpackhi_epi64(m01, m23));
+    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    return Four(_mm_castsi128_ps(four));
 }
 
 // Lanes [begin, end) of x, `other` elsewhere.
@@ -72,11 +86,22 @@ INLINE Vec add_exponent(Vec x, Vec n) {
     const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(n.v), 23);
     return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.v), exponent))};
 }
-// Rounds to nearest even, stores, and returns the sum of what it stored.
-INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
-    const __m512i q = _mm512_cvtps_epi32(x.v);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(q));
-    return _mm512_reduce_add_epi32(q);
+// Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
+INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
+                         FourInts& high) {
+    __m256i sums[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        const auto round = [](Vec x) { return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x.v)); };
+        const __m256i bytes =
+            _mm256_inserti128_si256(_mm256_castsi128_si256(round(a[i])), round(b[i]), 1);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q[i]), bytes);
+        sums[i] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), bytes);
+    }
+    const __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]),
+                                          _mm256_hadd_epi32(sums[2], sums[3]));
+    low = FourInts(_mm256_castsi256_si128(all));
+    high = FourInts(_mm256_extracti128_si256(all, 1));
 }
 
 // ---- sixty-four bytes: four weights of sixteen columns

@@ -8,7 +8,8 @@ namespace ratoon::portable {
 
 constexpr const char* kName = "portable";
 constexpr int kTileHeight = 2;
-constexpr int kExpandFrom = 0;   // never expand a panel's integers first
+constexpr int kTilePanels = 1;
+constexpr bool kExpand = false;  // never expand a panel's integers first
 constexpr int kFloatRows = 3;    // of a float tile
 constexpr int kFloatChains = 2;  // sums (of sixteen columns) that a tile of few rows may keep
 
@@ -102,17 +103,21 @@ INLINE float largest(Vec x) {
     }
     return x.v[0];
 }
-// The largest absolute value of all; not a number if one is not (without signs, floats are ordered as
-// integers are).
-INLINE float largest_size(Vec a, Vec b) {
-    std::int32_t most = 0;
-    for (int i = 0; i < 16; ++i) {
-        const auto x = __builtin_bit_cast(std::int32_t, __builtin_fabsf(a.v[i]));
-        const auto y = __builtin_bit_cast(std::int32_t, __builtin_fabsf(b.v[i]));
-        const std::int32_t larger = x > y ? x : y;
-        most = most > larger ? most : larger;
+// The largest absolute value of each pair a[i], b[i]; not a number if one is not (without signs, floats are
+// ordered as integers are).
+INLINE Four largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
+    Four out;
+    for (int i = 0; i < 4; ++i) {
+        std::int32_t most = 0;
+        for (int k = 0; k < 16; ++k) {
+            const auto x = __builtin_bit_cast(std::int32_t, __builtin_fabsf(a[i].v[k]));
+            const auto y = __builtin_bit_cast(std::int32_t, __builtin_fabsf(b[i].v[k]));
+            const std::int32_t larger = x > y ? x : y;
+            most = most > larger ? most : larger;
+        }
+        out[i] = __builtin_bit_cast(float, most);
     }
-    return __builtin_bit_cast(float, most);
+    return out;
 }
 
 // Lanes [begin, end) of x, `other` elsewhere.
@@ -126,13 +131,20 @@ INLINE Vec add_exponent(Vec x, Vec n) {
         return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x.v[i]) + exponent);
     });
 }
-// Rounds to nearest even, stores, and returns the sum of what it stored.
-INLINE std::int32_t store_rounded(std::int8_t* p, Vec x) {
-    const Vec whole = (x + set1(0x1.8p23f)) - set1(0x1.8p23f);
-    std::int32_t total = 0;
-    for (int i = 0; i < 16; ++i)
-        total += p[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(whole.v[i]));
-    return total;
+// Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
+INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
+                         FourInts& high) {
+    const auto round = [](Vec x, std::int8_t* to) {
+        const Vec whole = (x + set1(0x1.8p23f)) - set1(0x1.8p23f);
+        std::int32_t total = 0;
+        for (int k = 0; k < 16; ++k)
+            total += to[k] = static_cast<std::int8_t>(static_cast<std::int32_t>(whole.v[k]));
+        return total;
+    };
+    for (int i = 0; i < 4; ++i) {
+        low[i] = round(a[i], q[i]);
+        high[i] = round(b[i], q[i] + 16);
+    }
 }
 
 // ---- sixty-four bytes: four weights of sixteen columns

@@ -27,7 +27,7 @@ Rows input_rows(Workspace::Input& memory, const Kernels& kernels, std::int64_t n
 
 void put_row(const Kernels& kernels, const float* x, std::int64_t row, const Rows& rows) {
     if (rows.values) std::memcpy(rows.values + row * rows.depth, x, static_cast<std::size_t>(rows.depth) * 4);
-    if (rows.tiles.data) kernels.quantise(x, row, 0, rows.tiles.groups, rows.tiles);
+    if (rows.tiles.data) kernels.quantise(x, row, row + 1, 0, rows.tiles.groups, rows.tiles);
 }
 
 void normalise_rows(Engine& engine, Worker& worker, const float* x, std::int64_t num_rows, const Floats& norm,
