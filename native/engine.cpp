@@ -13,6 +13,7 @@ const Kernels& kernels_named(const std::string& isa) {
         refuse("this processor does not run " + isa + " kernels");
 #ifdef RATOON_X86
     if (isa == "avx512") return avx512::kernels;
+    if (isa == "avxvnni") return avxvnni::kernels;
     if (isa == "avx2") return avx2::kernels;
 #endif
     return portable::kernels;
@@ -41,6 +42,7 @@ std::vector<std::string> available_variants() {
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                         __builtin_cpu_supports("avx512vnni");
     if (avx512) variants.emplace_back("avx512");
+    if (avx2 && __builtin_cpu_supports("avxvnni")) variants.emplace_back("avxvnni");
     if (avx2) variants.emplace_back("avx2");
 #endif
     variants.emplace_back("portable");

@@ -17,6 +17,7 @@ using FourInts = std::int32_t __attribute__((vector_size(16)));
 
 #define RATOON_SIMD_portable "simd_portable.hpp"
 #define RATOON_SIMD_avx2 "simd_avx2.hpp"
+#define RATOON_SIMD_avxvnni "simd_avx2.hpp"
 #define RATOON_SIMD_avx512 "simd_avx512.hpp"
 #define RATOON_JOIN(a, b) a##b
 #define RATOON_SIMD(isa) RATOON_JOIN(RATOON_SIMD_, isa)

@@ -5,7 +5,6 @@
 
 namespace ratoon::avx512 {
 
-constexpr const char* kName = "avx512";
 constexpr int kTileHeight = 8;    // rows of an integer tile
 constexpr int kTilePanels = 2;    // side by side for many rows: each broadcast input serves both
 constexpr bool kExpand = false;   // never expand a panel's integers first: there are instructions to spare

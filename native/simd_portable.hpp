@@ -6,7 +6,6 @@
 
 namespace ratoon::portable {
 
-constexpr const char* kName = "portable";
 constexpr int kTileHeight = 2;
 constexpr int kTilePanels = 1;
 constexpr bool kExpand = false;  // never expand a panel's integers first

@@ -3,6 +3,9 @@
 
 #include "simd.hpp"
 
+#define RATOON_QUOTED(x) #x
+#define RATOON_TEXT(x) RATOON_QUOTED(x)
+
 namespace ratoon::RATOON_ISA {
 
 template <class T>
@@ -21,7 +24,7 @@ Function<decltype(Kernels::attend)> attend;
 Function<decltype(Kernels::merge)> merge;
 
 const Kernels kernels = {
-    .name = kName,
+    .name = RATOON_TEXT(RATOON_ISA),
     .tile_height = kTileHeight,
     .normalise = normalise,
     .quantise = quantise,
