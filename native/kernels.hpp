@@ -79,18 +79,27 @@ struct Unit {
     std::int32_t end_span;
 };
 
+// What a block takes of one KV head, and one head of a query.
+static inline std::int64_t kv_head_bytes(bool integers, std::int64_t head_dim, std::int64_t block_size) {
+    return 2 * block_size * (integers ? 2 * head_dim + 4 : 4 * head_dim);
+}
+static inline std::int64_t query_bytes(bool integers, std::int64_t head_dim) {
+    return integers ? (head_dim + 1) / 2 * 4 + 4 : 4 * head_dim;
+}
+
 // Everything about one attention call that its units have in common.
 struct AttentionCall {
     int num_heads;
     int num_kv_heads;
     int head_dim;
     int block_size;
-    bool half;      // K and V are float16
+    bool integers;  // K and V are 16-bit integers with scales, else float32
     float softcap;  // 0 is off; else scores are cap * tanh(score / cap), with 1 / cap already in the queries
-    // Block b lies at pages + b * page_bytes: first K [kv_head][dim][offset], then V [kv_head][offset][dim].
-    std::uint8_t* pages;
+    std::uint8_t* pages;      // block b lies at pages + b * page_bytes, KV head after KV head (kv_pages.hpp)
     std::int64_t page_bytes;
-    const float* queries;  // [row][head][dim], scaled such that scores are exponents of 2
+    std::uint8_t* queries;    // [row][head], as store_query makes them
+    const Unit* units;
+    std::int64_t num_units;
     const Query* query;
     const std::int32_t* tables;
     std::int64_t table_width;
@@ -119,12 +128,14 @@ struct Kernels {
     // x = cap * tanh(x / cap)
     void (*softcap)(float* x, std::int64_t n, float cap);
 
-    // Store a head's key and value in its page.
+    // Keep a head's query, scaled such that scores are exponents of 2; store a head's key and value in its page.
+    void (*store_query)(const AttentionCall& call, std::int64_t row, int head, const float* query);
     void (*store_key)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* key);
     void (*store_value)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* value);
-    // Attend one unit to one KV head.
+    // Attend one unit to one KV head: item % num_kv_heads of unit item / num_kv_heads. Threads take items in
+    // order, mostly.
     std::size_t (*attend_scratch_bytes)(const AttentionCall& call);
-    void (*attend)(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8_t* scratch);
+    void (*attend)(const AttentionCall& call, std::int64_t item, std::uint8_t* scratch);
     // Merge the records of one query in the order of its spans, for each head.
     void (*merge)(const AttentionCall& call, const Query& query, float* scratch);
 };

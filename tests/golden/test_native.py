@@ -26,7 +26,7 @@ def model(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def decoder(request: pytest.FixtureRequest, model: str) -> Decoder:
-    loaded: Decoder = request.getfixturevalue(f"load_{model}")(native.NativeOps(2), "f16")
+    loaded: Decoder = request.getfixturevalue(f"load_{model}")(native.NativeOps(2), "int16")
     return loaded
 
 

@@ -1,0 +1,61 @@
+// Asking for the keys and values that a thread will need soon.
+#pragma once
+
+#include "kv_pages.hpp"
+
+namespace ratoon::RATOON_ISA {
+
+// The positions that some query of a unit sees.
+INLINE Range visible_to(const AttentionCall& call, const Unit& unit) {
+    Range visible = {__INT_MAX__, 0};
+    for (int i = unit.first_query; i < unit.first_query + unit.num_queries; ++i) {
+        visible = {smaller(visible.begin, call.query[i].first_visible), larger(visible.end, call.query[i].end)};
+    }
+    return visible;
+}
+
+// Walks through the blocks of sixteen keys in the order in which a thread reads them, some blocks ahead of it:
+// memory is busy while it computes, also from one item to the next.
+template <class T>
+class ReadAhead {
+public:
+    INLINE ReadAhead(const AttentionCall& call, std::int64_t item) : call_(call), item_(item) {
+        enter();
+        for (int i = 0; i < kDistance; ++i) advance();
+    }
+
+    // The thread reads one more block.
+    INLINE void step() {
+        if (at_ >= end_) return;
+        prefetch_block(KVHead<T>{call_, table_, item_ % call_.num_kv_heads}, at_);
+        advance();
+    }
+
+private:
+    static constexpr int kDistance = kSpan / kLanes;
+
+    INLINE void enter() {
+        const std::int64_t index = item_ / call_.num_kv_heads;
+        at_ = end_ = 0;
+        if (index >= call_.num_units) return;
+        const Unit& unit = call_.units[index];
+        const Range visible = visible_to(call_, unit);
+        at_ = larger(visible.begin, unit.first_span * kSpan) / kLanes * kLanes;
+        end_ = smaller(visible.end, unit.end_span * kSpan);
+        table_ = call_.tables + call_.query[unit.first_query].sequence * call_.table_width;
+    }
+
+    INLINE void advance() {
+        at_ += kLanes;
+        if (at_ < end_) return;
+        ++item_;
+        enter();
+    }
+
+    const AttentionCall& call_;
+    std::int64_t item_;
+    const std::int32_t* table_ = nullptr;
+    int at_ = 0, end_ = 0;
+};
+
+}  // namespace ratoon::RATOON_ISA

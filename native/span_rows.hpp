@@ -1,0 +1,25 @@
+// The softmax of a few rows over one span of keys.
+#pragma once
+
+#include "kv_pages.hpp"
+
+namespace ratoon::RATOON_ISA {
+
+constexpr float kNothing = -1e30f;  // the best score of a row that has seen no key
+
+// kCount rows in one span, on their way from scores to weights. Lanes behind them have seen nothing.
+template <int kCount>
+struct SpanRows {
+    alignas(64) float values[kCount][kSpan];  // scores, or weights
+    Range visible[kCount];                    // keys of the span
+    float unit[kCount];                       // what a weight of 1 stands for in the mixture
+    alignas(64) float best[kLanes];           // score, as an exponent of 2
+    alignas(64) float total[kLanes];          // sum of weights
+
+    INLINE SpanRows() {
+        store(best, set1(kNothing));
+        store(total, zero());
+    }
+};
+
+}  // namespace ratoon::RATOON_ISA
