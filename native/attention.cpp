@@ -33,35 +33,49 @@ INLINE void finish(float total, const float* mixture, std::int64_t dim, float* o
     for (std::int64_t i = 0; i < dim; ++i) out[i] = mixture[i] * inverse;
 }
 
-// Turn the scores of a row with `blocks` into weights: 0 for keys that it does not see. kFull: it sees the
-// whole span, and everything stays in registers.
+// Turn the scores of kCount rows with `blocks` into weights: 0 for keys that a row does not see. kFull: all
+// see the whole span. Step by step for all rows, since sums and maxima over lanes take long and wait for
+// nothing but themselves.
 template <bool kFull, int kCount, class Span>
-INLINE void weigh(Span& span, int r, Range blocks, float cap, SpanRows<kCount>& rows) {
+INLINE void weigh(Span& span, Range blocks, float cap, SpanRows<kCount>& rows) {
     if constexpr (kFull) blocks = {0, kSpan / kLanes};
-    const Range visible = rows.visible[r];
-    const auto keep_visible = [&](int block, Vec x, Vec other) {
-        const Range lanes = {visible.begin - block * kLanes, visible.end - block * kLanes};
-        return kFull || (lanes.begin <= 0 && lanes.end >= kLanes) ? x : keep_lanes(x, lanes.begin, lanes.end, other);
+    const auto keep_visible = [&](int r, int block, Vec x, Vec other) {
+        const Range lanes = {rows.visible[r].begin - block * kLanes, rows.visible[r].end - block * kLanes};
+        if (kFull || (lanes.begin <= 0 && lanes.end >= kLanes)) return x;
+        return keep_lanes(x, lanes.begin, lanes.end, other);
     };
-    Vec x[kSpan / kLanes], best = set1(-__builtin_inff());
+    for (int r = 0; r < kCount; ++r) {
+        Vec best = set1(-__builtin_inff());
 #pragma GCC unroll 8
-    for (int block = blocks.begin; block < blocks.end; ++block) {
-        x[block] = load(rows.values[r] + block * kLanes);
-        if (cap != 0.0f) x[block] = set1(cap) * tanh(x[block]);
-        best = max(best, keep_visible(block, x[block], best));
+        for (int block = blocks.begin; block < blocks.end; ++block) {
+            Vec x = load(rows.values[r] + block * kLanes);
+            if (cap != 0.0f) store(rows.values[r] + block * kLanes, x = set1(cap) * tanh(x));
+            best = max(best, keep_visible(r, block, x, best));
+        }
+        const float peak = largest(best);
+        if (!(peak < kNothing)) rows.best[r] = peak;
     }
-    const float peak = largest(best);
-    if (!(peak < kNothing)) rows.best[r] = peak;
-    Vec total = zero(), scaled_total = zero();
+    for (int r = 0; r < kCount; ++r) {
+        const Vec peak = set1(rows.best[r]);
+        Vec total = zero(), scaled_total = zero();
 #pragma GCC unroll 8
-    for (int block = blocks.begin; block < blocks.end; ++block) {
-        const Vec weight = exp2(x[block] - set1(rows.best[r]));
-        x[block] = keep_visible(block, span.scale_weight(weight, block), zero());
-        total = total + keep_visible(block, weight, zero());
-        scaled_total = scaled_total + x[block];
+        for (int block = blocks.begin; block < blocks.end; ++block) {
+            float* at = rows.values[r] + block * kLanes;
+            const Vec weight = exp2(load(at) - peak),
+                      scaled = keep_visible(r, block, span.scale_weight(weight, block), zero());
+            store(at, scaled);
+            total = total + keep_visible(r, block, weight, zero());
+            scaled_total = scaled_total + scaled;
+        }
+        rows.total[r] = sum(total);
+        rows.scaled_total[r] = sum(scaled_total);
     }
-    rows.total[r] = sum(total);
-    rows.unit[r] = span.put_weights(rows, r, blocks, x, scaled_total);
+    span.put_weights(blocks, rows);
+}
+
+// The best scores of a record's heads, and then their sums of weights: whole vectors of both.
+INLINE float* record_weights(const AttentionCall& call, std::int64_t record) {
+    return call.record_weights + record * 2 * whole_lanes(call.num_heads);
 }
 
 // Hands out a worker's scratch; with no memory, only counts.
@@ -88,11 +102,13 @@ public:
           stride_(whole_lanes(call.head_dim)),
           in_place_(in_place<T>(call)),
           carver_{memory},
-          span_(call, unit_rows(call.head_dim, group_), [&](auto*& part, std::int64_t count) { carver_(part, count); }) {
+          span_(call, in_place_ ? call.block_size : kLanes, in_place_ ? call.head_dim : stride_,
+                unit_rows(call.head_dim, group_), [&](auto*& part, std::int64_t count) { carver_(part, count); }) {
         const std::int64_t rows = unit_rows(call.head_dim, group_);
         carver_(merged_, rows * stride_);
         carver_(best_, rows + kLanes);  // whole vectors are read and written
         carver_(total_, rows + kLanes);
+        carver_(sees_, rows);
         carver_(mixture_, Span::kRows * stride_);
         carver_(gathered_, in_place_ ? 0 : kSpan / kLanes * gathered_elements<T>(call.head_dim));
     }
@@ -106,14 +122,16 @@ public:
         const KVHead<T> head = {call_, call_.tables + queries_[0].sequence * call_.table_width, kv_head_};
         ReadAhead<T> ahead(call_, item);
         begin(unit);
-        span_.set_strides(in_place_ ? call_.block_size : kLanes, in_place_ ? call_.head_dim : stride_);
         for (int span = unit.first_span; span < unit.end_span; ++span) {
             const Range keys = in_span(visible_, span), blocks = blocks_of(keys);
-            for (int block = blocks.begin; block < blocks.end; ++block) {
-                if (in_place_) ahead.step();
-                span_.blocks()[block] = block_at(head, span, block, keys);
+            for (int i = blocks.begin; i < blocks.end; ++i) {
+                const KVPiece<T> block = block_at(head, span, i, keys);
+                span_.set_block(i, block, in_place_ ? ahead.after(block) : block);
             }
-            for_row_tiles<Span::kRows>(rows_, [&]<class R>(R, int row) { walk<R::value>(span, row); });
+            for_row_tiles<Span::kRows>(rows_, [&]<class R>(R, int row) {
+                walk<R::value>(span, row);
+                if (row == 0) span_.have_asked();
+            });
         }
         end();
     }
@@ -125,14 +143,17 @@ private:
     INLINE void begin(const Unit& unit) {
         rows_ = unit.num_queries * group_;
         visible_ = visible_to(call_, unit);
-        recorded_ = false;
+        recorded_ = merged_here_ = false;
         const std::int64_t bytes = group_ * query_bytes(call_.integers, call_.head_dim);
         auto* to = reinterpret_cast<std::uint8_t*>(span_.queries());
         for (int i = 0; i < unit.num_queries; ++i) {
-            recorded_ |= queries_[i].first_record >= 0;
+            (queries_[i].first_record >= 0 ? recorded_ : merged_here_) = true;
+            for (int row = i * group_; row < (i + 1) * group_; ++row)
+                sees_[row] = {queries_[i].first_visible, queries_[i].end};
             const std::int64_t from = std::int64_t{queries_[i].row} * call_.num_kv_heads + kv_head_;
             __builtin_memcpy(to + i * bytes, call_.queries + from * bytes, static_cast<std::size_t>(bytes));
         }
+        if (!merged_here_) return;
         for (int row = 0; row < rows_; row += kLanes) {
             store(best_ + row, set1(kNothing));
             store(total_ + row, zero());
@@ -160,23 +181,22 @@ private:
     INLINE void walk(int span, int row) {
         SpanRows<kCount> rows;
         Range keys = {kSpan, 0};
+        bool full = true;
         for (int r = 0; r < kCount; ++r) {
-            const Query& query = query_of(row + r);
-            rows.visible[r] = in_span({query.first_visible, query.end}, span);
+            rows.visible[r] = in_span(sees_[row + r], span);
             keys = {smaller(keys.begin, rows.visible[r].begin), larger(keys.end, rows.visible[r].end)};
+            full &= rows.visible[r].begin == 0 && rows.visible[r].end == kSpan;
         }
         if (keys.begin >= keys.end) return;
         const Range blocks = blocks_of(keys);
         span_.template score<kCount>(row, blocks, rows);
-        for (int r = 0; r < kCount; ++r) {
-            if (rows.visible[r].begin == 0 && rows.visible[r].end == kSpan)
-                weigh<true>(span_, r, blocks, call_.softcap, rows);
-            else weigh<false>(span_, r, blocks, call_.softcap, rows);
-        }
+        if (full) weigh<true>(span_, blocks, call_.softcap, rows);
+        else weigh<false>(span_, blocks, call_.softcap, rows);
         span_.template mix<kCount>(rows, blocks, mixture_);
         if (recorded_) record(span, row, rows);
-        merge_span(best_ + row, total_ + row, merged_ + row * stride_, load(rows.best), load(rows.total), mixture_,
-                   kCount, stride_);
+        if (merged_here_)
+            merge_span(best_ + row, total_ + row, merged_ + row * stride_, load(rows.best), load(rows.total),
+                       mixture_, kCount, stride_);
     }
 
     // What rows gave whose other spans are seen by other units.
@@ -189,8 +209,9 @@ private:
             const std::int64_t record = (query.first_record + index) * call_.num_heads + head_of(row + r);
             __builtin_memcpy(call_.record_values + record * stride_, mixture_ + r * stride_,
                              sizeof(float) * static_cast<std::size_t>(stride_));
-            call_.record_weights[2 * record] = rows.best[r];
-            call_.record_weights[2 * record + 1] = rows.total[r];
+            float* weights = record_weights(call_, query.first_record + index) + head_of(row + r);
+            weights[0] = rows.best[r];
+            weights[whole_lanes(call_.num_heads)] = rows.total[r];
         }
     }
 
@@ -211,20 +232,23 @@ private:
     Span span_;
     float* merged_;         // [rows][whole dim], of the spans so far
     float *best_, *total_;  // [rows]
+    Range* sees_;           // [rows]: positions
     float* mixture_;        // [rows of a tile][whole dim], of the span
     T* gathered_;           // blocks that do not lie in one piece
     const Query* queries_ = nullptr;
     std::int64_t kv_head_ = 0;
     int rows_ = 0;
     Range visible_{};        // positions that some query sees
-    bool recorded_ = false;  // some query has records
+    bool recorded_ = false, merged_here_ = false;  // some query has records; has none
 };
 
 }  // namespace
 
 std::size_t attend_scratch_bytes(const AttentionCall& call) {
-    return call.integers ? UnitWalk<WordSpan>(call, nullptr).scratch_bytes()
-                         : UnitWalk<FloatSpan>(call, nullptr).scratch_bytes();
+    const std::size_t walk = call.integers ? UnitWalk<WordSpan>(call, nullptr).scratch_bytes()
+                                           : UnitWalk<FloatSpan>(call, nullptr).scratch_bytes();
+    const std::size_t merge = sizeof(float) * kLanes * static_cast<std::size_t>(whole_lanes(call.head_dim));
+    return walk > merge ? walk : merge;
 }
 
 [[gnu::flatten]] void attend(const AttentionCall& call, std::int64_t item, std::uint8_t* scratch) {
@@ -233,18 +257,21 @@ std::size_t attend_scratch_bytes(const AttentionCall& call) {
 }
 
 void merge(const AttentionCall& call, const Query& query, float* mixture) {
-    const std::int64_t stride = whole_lanes(call.head_dim), heads = call.num_heads;
-    for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t stride = whole_lanes(call.head_dim), heads = whole_lanes(call.num_heads);
+    for (std::int64_t first = 0; first < heads; first += kLanes) {
+        const int count = smaller(kLanes, call.num_heads - static_cast<int>(first));
         float best[kLanes], total[kLanes] = {};
         store(best, set1(kNothing));
-        __builtin_memset(mixture, 0, sizeof(float) * stride);
+        __builtin_memset(mixture, 0, sizeof(float) * static_cast<std::size_t>(count * stride));
         for (int span = 0; span < num_spans(query); ++span) {
-            const std::int64_t record = (query.first_record + span) * heads + head;
-            const float* weights = call.record_weights + 2 * record;
-            merge_span(best, total, mixture, set1(weights[0]), set1(weights[1]), call.record_values + record * stride,
-                       1, stride);
+            const std::int64_t record = query.first_record + span;
+            const float* weights = record_weights(call, record) + first;
+            merge_span(best, total, mixture, load(weights), load(weights + heads),
+                       call.record_values + (record * call.num_heads + first) * stride, count, stride);
         }
-        finish(total[0], mixture, call.head_dim, call.out + (query.row * heads + head) * call.head_dim);
+        float* out = call.out + (query.row * call.num_heads + first) * call.head_dim;
+        for (int i = 0; i < count; ++i)
+            finish(total[i], mixture + i * stride, call.head_dim, out + i * call.head_dim);
     }
 }
 

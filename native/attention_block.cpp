@@ -65,7 +65,7 @@ AttentionCall Attention::call_of(const Step& step, const AttentionPlan& plan, st
         static_cast<std::size_t>(num_rows * s_.num_heads * query_bytes(pool_.integers, s_.head_dim)));
     space.context.reserve(float_bytes(num_rows * width));
     space.record_values.reserve(float_bytes(records * divide_up(s_.head_dim, kLanes) * kLanes));
-    space.record_weights.reserve(float_bytes(records * 2));
+    space.record_weights.reserve(float_bytes(plan.num_records * 2 * divide_up(s_.num_heads, kLanes) * kLanes));
     const GroupInputs& group = step.group(s_.group);
     return {
         .num_heads = s_.num_heads,

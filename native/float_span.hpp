@@ -13,17 +13,24 @@ public:
     static constexpr int kRows = kFloatRows;  // of a tile
 
     template <class Take>
-    INLINE FloatSpan(const AttentionCall& call, std::int64_t rows, Take take)
-        : dim_(call.head_dim), columns_(static_cast<int>(whole_lanes(dim_) / kLanes)) {
+    INLINE FloatSpan(const AttentionCall& call, std::int64_t key_stride, std::int64_t value_stride,
+                     std::int64_t rows, Take take)
+        : dim_(call.head_dim),
+          key_stride_(key_stride),
+          value_stride_(value_stride),
+          columns_(static_cast<int>(whole_lanes(dim_) / kLanes)) {
         take(queries_, rows * dim_);
     }
 
     float* queries() const { return queries_; }
-    KVPiece<float>* blocks() { return block_; }
-    void set_strides(std::int64_t keys, std::int64_t values) {
-        key_stride_ = keys;
-        value_stride_ = values;
+
+    // Sixteen keys, and those that are asked for now.
+    INLINE void set_block(int index, const KVPiece<float>& block, const KVPiece<float>& ahead) {
+        block_[index] = block;
+        for (std::int64_t d = 0; d < dim_; ++d) __builtin_prefetch(ahead.keys + d * key_stride_, 0, 2);
+        for (std::int64_t i = 0; i < kLanes * dim_; i += kLanes) __builtin_prefetch(ahead.values + i, 0, 2);
     }
+    INLINE void have_asked() {}
 
     // Scores of rows [row, row + kCount) with blocks of sixteen keys.
     template <int kCount>
@@ -44,12 +51,7 @@ public:
     INLINE Vec scale_weight(Vec weight, int) const { return weight; }
 
     template <int kCount>
-    INLINE float put_weights(SpanRows<kCount>& rows, int r, Range blocks, const Vec* weights, Vec) const {
-#pragma GCC unroll 8
-        for (int block = blocks.begin; block < blocks.end; ++block)
-            store(rows.values[r] + block * kLanes, weights[block]);
-        return 1.0f;
-    }
+    INLINE void put_weights(Range, const SpanRows<kCount>&) const {}
 
     // The values mixed by the weights, in [kCount][whole dim]. A value that only some of the rows see is
     // added to theirs alone: it may be no number.
@@ -62,8 +64,9 @@ public:
             FloatTile<kCount, C::value> tile;
             tile.clear();
             for (int block = blocks.begin; block < blocks.end; ++block) {
-                const int begin = block * kLanes, end = begin + kLanes,
-                          from = larger(begin, smaller(shared.begin, end)), to = larger(from, smaller(shared.end, end));
+                const int begin = block * kLanes, end = begin + kLanes;
+                const int from = larger(begin, smaller(shared.begin, end)),
+                          to = larger(from, smaller(shared.end, end));
                 const float* values[C::value];
                 const auto point_at = [&](int key) {
                     for (int c = 0; c < C::value; ++c)
@@ -91,9 +94,8 @@ public:
     }
 
 private:
-    std::int64_t dim_;
+    std::int64_t dim_, key_stride_, value_stride_;
     int columns_;
-    std::int64_t key_stride_ = 0, value_stride_ = 0;
     KVPiece<float> block_[kSpan / kLanes];
     float* queries_;  // [rows][dim]
 };

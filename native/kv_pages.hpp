@@ -27,11 +27,18 @@ INLINE int larger(int a, int b) { return a > b ? a : b; }
 template <class T>
 constexpr std::int64_t kWoven = sizeof(T) == 2 ? 2 : 1;
 
-// Where an element of a matrix lies.
+// Where a row of a matrix lies: its first element, and the distance from one to the next.
+struct RowPlace {
+    std::int64_t begin, step;
+
+    INLINE std::int64_t operator[](std::int64_t column) const { return begin + column * step; }
+};
+
 template <class T>
-INLINE std::int64_t place_of(std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
+INLINE RowPlace place_of(std::int64_t row, std::int64_t rows, std::int64_t columns) {
     const std::int64_t in_pair = row % kWoven<T>, first = row - in_pair;
-    return first * columns + (first + kWoven<T> > rows ? column : column * kWoven<T> + in_pair);
+    const std::int64_t woven = first + kWoven<T> > rows ? 1 : kWoven<T>;
+    return {first * columns + in_pair, woven};
 }
 
 // One KV head's piece of a page, or what of it begins at some offset.
@@ -78,26 +85,12 @@ INLINE KVPiece<T> block_in_place(const KVHead<T>& head, std::int64_t at) {
             piece.key_scales + offset, piece.value_scales + offset};
 }
 
-// Ask for them to be brought near: pages lie far apart, which no processor foresees.
-template <class T>
-INLINE void prefetch_block(const KVHead<T>& head, std::int64_t at) {
-    const std::int64_t dim = head.call.head_dim;
-    const KVPiece<T> block = block_in_place(head, at);
-    constexpr std::int64_t kLine = 64 / sizeof(T);
-    for (std::int64_t row = 0; row < dim / kWoven<T>; ++row)
-        __builtin_prefetch(block.keys + row * head.call.block_size * kWoven<T>, 0, 2);
-    for (std::int64_t i = 0; i < kLanes * dim; i += kLine) __builtin_prefetch(block.values + i, 0, 2);
-    if constexpr (kWoven<T> > 1) {
-        __builtin_prefetch(block.key_scales, 0, 2);
-        __builtin_prefetch(block.value_scales, 0, 2);
-    }
-}
-
 // How many elements a gathered block takes.
 template <class T>
 INLINE std::int64_t gathered_elements(std::int64_t dim) {
     const std::int64_t rows = (dim + kWoven<T> - 1) / kWoven<T> * kWoven<T>;
-    return kLanes * (rows + whole_lanes(dim)) + 2 * kLanes * static_cast<std::int64_t>(sizeof(float) / sizeof(T));
+    const auto scales = static_cast<std::int64_t>(2 * kLanes * sizeof(float) / sizeof(T));
+    return kLanes * (rows + whole_lanes(dim)) + scales;
 }
 
 // The sixteen keys at a position copied to `memory`, whose rows are 16 keys and whole vectors of values long.
@@ -112,9 +105,10 @@ INLINE KVPiece<T> gather_block(const KVHead<T>& head, std::int64_t at, Range lan
     for (std::int64_t lane = lanes.begin; lane < lanes.end; ++lane) {
         const KVPiece<T> from = head.piece(at + lane);
         const std::int64_t offset = (at + lane) % size;
+        const RowPlace to_value = place_of<T>(lane, kLanes, stride), value = place_of<T>(offset, size, dim);
         for (std::int64_t d = 0; d < dim; ++d) {
-            memory[place_of<T>(d, lane, rows, kLanes)] = from.keys[place_of<T>(d, offset, dim, size)];
-            values[place_of<T>(lane, d, kLanes, stride)] = from.values[place_of<T>(offset, d, size, dim)];
+            memory[place_of<T>(d, rows, kLanes)[lane]] = from.keys[place_of<T>(d, dim, size)[offset]];
+            values[to_value[d]] = from.values[value[d]];
         }
         if constexpr (kWoven<T> > 1) {
             scales[lane] = from.key_scales[offset];

@@ -17,9 +17,11 @@ struct Place {
 
 INLINE void put_key(const AttentionCall& call, const Place<Word>& to, const float* key) {
     const float length = length_of(key, call.head_dim);
-    to.piece.key_scales[to.offset] = round_words(key, call.head_dim, length, [&](std::int64_t i, Word x) {
-        to.piece.keys[place_of<Word>(i, to.offset, call.head_dim, call.block_size)] = x;
-    });
+    const auto put = [&](std::int64_t i, const Word* words, std::int64_t count) {
+        for (std::int64_t lane = 0; lane < count; ++lane)
+            to.piece.keys[place_of<Word>(i + lane, call.head_dim, call.block_size)[to.offset]] = words[lane];
+    };
+    to.piece.key_scales[to.offset] = round_words(key, call.head_dim, length, put);
 }
 INLINE void put_key(const AttentionCall& call, const Place<float>& to, const float* key) {
     for (std::int64_t i = 0; i < call.head_dim; ++i) to.piece.keys[i * call.block_size + to.offset] = key[i];
@@ -27,9 +29,11 @@ INLINE void put_key(const AttentionCall& call, const Place<float>& to, const flo
 
 INLINE void put_value(const AttentionCall& call, const Place<Word>& to, const float* value) {
     const float largest = largest_of(value, call.head_dim);
-    to.piece.value_scales[to.offset] = round_words(value, call.head_dim, largest, [&](std::int64_t i, Word x) {
-        to.piece.values[place_of<Word>(to.offset, i, call.block_size, call.head_dim)] = x;
-    });
+    const RowPlace row = place_of<Word>(to.offset, call.block_size, call.head_dim);
+    const auto put = [&](std::int64_t i, const Word* words, std::int64_t count) {
+        for (std::int64_t lane = 0; lane < count; ++lane) to.piece.values[row[i + lane]] = words[lane];
+    };
+    to.piece.value_scales[to.offset] = round_words(value, call.head_dim, largest, put);
 }
 INLINE void put_value(const AttentionCall& call, const Place<float>& to, const float* value) {
     __builtin_memcpy(to.piece.values + to.offset * call.head_dim, value, sizeof(float) * call.head_dim);
@@ -45,8 +49,11 @@ void store_query(const AttentionCall& call, std::int64_t row, int head, const fl
         return;
     }
     auto* words = reinterpret_cast<Word*>(to);
-    words[dim - 1 + dim % 2] = 0;
-    const float scale = round_words(query, dim, length_of(query, dim), [&](std::int64_t i, Word x) { words[i] = x; });
+    words[dim - 1 + dim % 2] = 0;  // of an odd number, the last one's partner
+    const auto put = [&](std::int64_t i, const Word* from, std::int64_t count) {
+        __builtin_memcpy(words + i, from, static_cast<std::size_t>(count) * sizeof(Word));
+    };
+    const float scale = round_words(query, dim, length_of(query, dim), put);
     __builtin_memcpy(to + bytes - sizeof scale, &scale, sizeof scale);
 }
 

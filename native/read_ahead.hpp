@@ -1,4 +1,4 @@
-// Asking for the keys and values that a thread will need soon.
+// Which keys and values a thread will need soon.
 #pragma once
 
 #include "kv_pages.hpp"
@@ -14,8 +14,9 @@ INLINE Range visible_to(const AttentionCall& call, const Unit& unit) {
     return visible;
 }
 
-// Walks through the blocks of sixteen keys in the order in which a thread reads them, some blocks ahead of it:
-// memory is busy while it computes, also from one item to the next.
+// Walks through the blocks of sixteen keys in the order in which a thread reads them, one span ahead of it and
+// from one item to the next. Pages lie far apart, which no processor foresees; asked for in time, memory is
+// busy while the thread computes.
 template <class T>
 class ReadAhead {
 public:
@@ -24,11 +25,12 @@ public:
         for (int i = 0; i < kDistance; ++i) advance();
     }
 
-    // The thread reads one more block.
-    INLINE void step() {
-        if (at_ >= end_) return;
-        prefetch_block(KVHead<T>{call_, table_, item_ % call_.num_kv_heads}, at_);
+    // The thread reads `block`; which one will it read in a while? The same one, if there is none.
+    INLINE KVPiece<T> after(const KVPiece<T>& block) {
+        if (at_ >= end_) return block;
+        const KVPiece<T> ahead = block_in_place(KVHead<T>{call_, table_, item_ % call_.num_kv_heads}, at_);
         advance();
+        return ahead;
     }
 
 private:

@@ -12,13 +12,14 @@ template <int kCount>
 struct SpanRows {
     alignas(64) float values[kCount][kSpan];  // scores, or weights
     Range visible[kCount];                    // keys of the span
-    float unit[kCount];                       // what a weight of 1 stands for in the mixture
     alignas(64) float best[kLanes];           // score, as an exponent of 2
     alignas(64) float total[kLanes];          // sum of weights
+    alignas(64) float scaled_total[kLanes];   // the same of weights as the mixture takes them
 
     INLINE SpanRows() {
         store(best, set1(kNothing));
         store(total, zero());
+        store(scaled_total, zero());
     }
 };
 

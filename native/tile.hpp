@@ -61,12 +61,14 @@ struct WordTile {
         each([]<int r, int c>(PairSums& sum) { sum.clear(); });
     }
 
-    // sums[r][c] += sum over pairs k of a[r * stride_a + 2k, + 1] times the pairs at b[c] + k * stride_b
+    // sums[r][c] += sum over pairs k of a[r * stride_a + 2k, + 1] times the pairs at b[c] + k * stride_b.
+    // What lies at `ahead` in the same manner is asked for meanwhile.
     INLINE void multiply(const std::int16_t* a, std::int64_t stride_a, const std::int16_t* const (&b)[kColumns],
-                         std::int64_t stride_b, std::int64_t pairs) {
+                         const std::int16_t* const (&ahead)[kColumns], std::int64_t stride_b, std::int64_t pairs) {
         for (std::int64_t k = 0; k < pairs; ++k) {
             Bytes column[kColumns];
             unroll<kColumns>([&]<int c>() {
+                __builtin_prefetch(ahead[c] + k * stride_b, 0, 2);
                 column[c] = load_bytes(reinterpret_cast<const std::uint8_t*>(b[c] + k * stride_b));
             });
             unroll<kRows>([&]<int r>() {

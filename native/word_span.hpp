@@ -14,21 +14,28 @@ public:
     static constexpr int kRows = kWordRows;  // of a tile
 
     template <class Take>
-    INLINE WordSpan(const AttentionCall& call, std::int64_t rows, Take take)
+    INLINE WordSpan(const AttentionCall& call, std::int64_t key_stride, std::int64_t value_stride,
+                    std::int64_t rows, Take take)
         : pairs_((call.head_dim + 1) / 2),
-          columns_(static_cast<int>(whole_lanes(call.head_dim) / kLanes)),
-          query_stride_(query_bytes(true, call.head_dim) / 2) {
+          key_stride_(2 * key_stride),
+          value_stride_(2 * value_stride),
+          query_stride_(query_bytes(true, call.head_dim) / 2),
+          columns_(static_cast<int>(whole_lanes(call.head_dim) / kLanes)) {
         take(queries_, rows * query_stride_);
         take(parts_, kRows * kSpan);
     }
 
-    Word* queries() const { return queries_; }  // as store_query made them
-    KVPiece<Word>* blocks() { return block_; }
-    // Elements between two pairs of rows.
-    void set_strides(std::int64_t keys, std::int64_t values) {
-        key_stride_ = 2 * keys;
-        value_stride_ = 2 * values;
+    Word* queries() const { return queries_; }  // as store_query makes them
+
+    // Sixteen keys, and those that are asked for while these are read.
+    INLINE void set_block(int index, const KVPiece<Word>& block, const KVPiece<Word>& ahead) {
+        block_[index] = block;
+        ahead_[index] = ahead;
+        __builtin_prefetch(ahead.key_scales, 0, 2);
+        __builtin_prefetch(ahead.value_scales, 0, 2);
     }
+    // Once is enough: from now on ask for what is near.
+    INLINE void have_asked() { __builtin_memcpy(ahead_, block_, sizeof ahead_); }
 
     // Scores of rows [row, row + kCount) with blocks of sixteen keys.
     template <int kCount>
@@ -38,11 +45,14 @@ public:
         for (int r = 0; r < kCount; ++r)
             __builtin_memcpy(&scales[r], queries + (r + 1) * query_stride_ - 2, sizeof(float));
         for_column_tiles<columns_for(kCount, kWordChains)>(blocks.begin, blocks.end, [&]<class C>(C, int first) {
-            const Word* keys[C::value];
-            for (int c = 0; c < C::value; ++c) keys[c] = block_[first + c].keys;
+            const Word *keys[C::value], *ahead[C::value];
+            for (int c = 0; c < C::value; ++c) {
+                keys[c] = block_[first + c].keys;
+                ahead[c] = ahead_[first + c].keys;
+            }
             WordTile<kCount, C::value> tile;
             tile.clear();
-            tile.multiply(queries, query_stride_, keys, key_stride_, pairs_);
+            tile.multiply(queries, query_stride_, keys, ahead, key_stride_, pairs_);
             tile.each([&]<int r, int c>(const PairSums& sum) {
                 store(rows.values[r] + (first + c) * kLanes,
                       sum.value() * load(block_[first + c].key_scales) * set1(scales[r]));
@@ -53,39 +63,48 @@ public:
     // The weight of each key of a block as the mixture takes it.
     INLINE Vec scale_weight(Vec weight, int block) const { return weight * load(block_[block].value_scales); }
 
-    // Round the weights of a row, their sum to 32767; returns what 1 stands for.
+    // Round the weights of each row, their sum to 32767.
     template <int kCount>
-    INLINE float put_weights(SpanRows<kCount>&, int r, Range blocks, const Vec* weights, Vec total) {
-        const float whole = sum(total);
-        const Vec inverse = set1(kWhole / (whole < kLeast ? kLeast : whole));
+    INLINE void put_weights(Range blocks, const SpanRows<kCount>& rows) {
+        float inverses[kLanes];
+        store(inverses, set1(kWhole) / max(set1(kLeast), load(rows.scaled_total)));
+        for (int r = 0; r < kCount; ++r) {
+            const Vec inverse = set1(inverses[r]);
 #pragma GCC unroll 8
-        for (int block = blocks.begin; block < blocks.end; ++block)
-            store_rounded(parts_ + r * kSpan + block * kLanes, weights[block] * inverse);
-        return whole * (1.0f / kWhole);
+            for (int block = blocks.begin; block < blocks.end; ++block)
+                store_rounded(parts_ + r * kSpan + block * kLanes, load(rows.values[r] + block * kLanes) * inverse);
+        }
     }
 
     // The values mixed by the weights, in [kCount][whole dim].
     template <int kCount>
     INLINE void mix(const SpanRows<kCount>& rows, Range blocks, float* mixture) {
+        float units[kLanes];
+        store(units, load(rows.scaled_total) * set1(1.0f / kWhole));
         for_column_tiles<columns_for(kCount, kWordChains)>(0, columns_, [&]<class C>(C, int first) {
             WordTile<kCount, C::value> tile;
             tile.clear();
             for (int block = blocks.begin; block < blocks.end; ++block) {
-                const Word* values[C::value];
-                for (int c = 0; c < C::value; ++c) values[c] = block_[block].values + (first + c) * 2 * kLanes;
-                tile.multiply(parts_ + block * kLanes, kSpan, values, value_stride_, kLanes / 2);
+                const Word *values[C::value], *ahead[C::value];
+                for (int c = 0; c < C::value; ++c) {
+                    const std::int64_t column = (first + c) * 2 * kLanes;
+                    values[c] = block_[block].values + column;
+                    ahead[c] = ahead_[block].values + column;
+                }
+                tile.multiply(parts_ + block * kLanes, kSpan, values, ahead, value_stride_, kLanes / 2);
             }
             tile.each([&]<int r, int c>(const PairSums& sum) {
-                store(mixture + (r * columns_ + first + c) * kLanes, sum.value() * set1(rows.unit[r]));
+                store(mixture + (r * columns_ + first + c) * kLanes, sum.value() * set1(units[r]));
             });
         });
     }
 
 private:
     std::int64_t pairs_;
+    std::int64_t key_stride_, value_stride_;  // from one pair of rows to the next
+    std::int64_t query_stride_;
     int columns_;
-    std::int64_t query_stride_, key_stride_ = 0, value_stride_ = 0;
-    KVPiece<Word> block_[kSpan / kLanes];
+    KVPiece<Word> block_[kSpan / kLanes], ahead_[kSpan / kLanes];  // of the span, and asked for meanwhile
     Word* queries_;  // [rows][query_stride_]
     Word* parts_;    // [kRows][kSpan]: rounded weights
 };

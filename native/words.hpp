@@ -22,25 +22,26 @@ INLINE float length_of(const float* x, std::int64_t n) {
     return __builtin_sqrtf(sum(squares));
 }
 
+// Not a number if one of them is none: without signs, floats are ordered as integers are, and those come last.
 INLINE float largest_of(const float* x, std::int64_t n) {
-    float largest = 0.0f;
-    for (std::int64_t i = 0; i < n; i += kLanes) {
-        const float size = largest_size(part_of(x, n, i), zero());
-        if (!(size <= largest)) largest = size;
-        if (size != size) break;
+    std::int32_t largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        const auto size = __builtin_bit_cast(std::int32_t, __builtin_fabsf(x[i]));
+        largest = largest > size ? largest : size;
     }
-    return largest;
+    return __builtin_bit_cast(float, largest);
 }
 
-// put(i, word) for n numbers, scaled such that `size` becomes 32767. Returns what 1 stands for: not a number
-// where the size is none or infinite, so that whoever sees the vector gets no number.
+// put(i, words, count) for n numbers from i on, up to sixteen at a time, scaled such that `size` becomes 32767.
+// Returns what 1 stands for: not a number where the size is none or infinite, so that whoever sees the vector
+// gets no number.
 template <class Put>
 INLINE float round_words(const float* x, std::int64_t n, float size, Put put) {
     const Vec inverse = set1(size >= kLeast ? kWhole / size : 0.0f);
     for (std::int64_t i = 0; i < n; i += kLanes) {
         Word words[kLanes];
         store_rounded(words, part_of(x, n, i) * inverse);
-        for (std::int64_t lane = 0; lane < kLanes && i + lane < n; ++lane) put(i + lane, words[lane]);
+        put(i, words, n - i < kLanes ? n - i : kLanes);
     }
     if (size < kLeast) return 0.0f;
     return size < __builtin_inff() ? size / kWhole : __builtin_nanf("");

@@ -1,4 +1,4 @@
-"""The native ops, which round activations to 8 bits and KV to float16, against recorded float32 numbers."""
+"""The native ops, which round activations to 8 bits and KV to 16, against recorded float32 numbers."""
 
 import json
 import math

@@ -35,26 +35,29 @@ LEAST = np.float32(1e-30)
 """Sizes below it count as 0."""
 
 
-def store_vectors(vectors: Floats, sizes: Floats, to: NDArray[Any], at: tuple[NDArray[np.int64], ...]) -> None:
-    """Store `vectors` [..., dim]; as integers, such that `sizes` [...] become `LARGEST`.
+Places = tuple[NDArray[np.int64], ...]
+
+
+def store_vectors(vectors: Floats, sizes: Floats, stored: NDArray[Any], at: Places) -> None:
+    """Store `vectors` [..., dim]; where as integers, such that `sizes` [...] become `LARGEST`.
 
     What is not finite becomes a vector that is no number, so that nobody who sees it gets an answer.
     """
-    if to.dtype.names == ("elements",):
-        to["elements"][at] = vectors
+    if stored.dtype.names == ("elements",):
+        stored["elements"][at] = vectors
         return
-    finite, usable = np.isfinite(sizes), np.isfinite(sizes) & (sizes >= LEAST)
+    usable = np.isfinite(sizes) & (sizes >= LEAST)
     safe = np.where(usable, sizes, LARGEST)
     integers = np.where(usable[..., None], vectors, 0) * (LARGEST / safe)[..., None]
-    to["elements"][at] = np.rint(integers)
-    to["scale"][at] = np.where(usable, safe / LARGEST, np.where(finite, np.float32(0), np.float32(np.nan)))
+    stored["elements"][at] = np.rint(integers)
+    scales = [safe / LARGEST, np.zeros_like(safe)]
+    stored["scale"][at] = np.select([usable, np.isfinite(sizes)], scales, np.float32(np.nan))
 
 
 def load_vectors(stored: NDArray[Any]) -> Floats:
     """Return what `store_vectors` stored: [..., dim]."""
-    if stored.dtype.names == ("elements",):
-        return np.asarray(stored["elements"])
-    return stored["elements"] * stored["scale"][..., None]
+    elements: Floats = stored["elements"]
+    return elements if stored.dtype.names == ("elements",) else elements * stored["scale"][..., None]
 
 
 class ReferencePages:
