@@ -3,195 +3,135 @@
 // A span is 128 positions, counted from 0. Within a span a query takes one pass: all scores, their largest,
 // weights, their sum, the mixture of the values, each in the order of the keys. Spans are merged in order.
 // Keys that a query does not see have weight 0, which changes no sum, so a result does not depend on which
-// queries walk a span together.
-#include "kv_pages.hpp"
-#include "tile.hpp"
+// queries walk a span together. How scores and mixtures are computed depends on how K and V are stored
+// (word_span.hpp, float_span.hpp).
+#include "float_span.hpp"
+#include "read_ahead.hpp"
+#include "word_span.hpp"
 
 namespace ratoon::RATOON_ISA {
 namespace {
 
-constexpr int kExpandRows = 12;  // from this many rows on, K and V are expanded to float32 once for all
-
-// The best score (an exponent of 2) and the sum of weights, of what a query has seen.
-struct Softmax {
-    float best;
-    float total;
-};
-
-// Add what a later span gave. A span of which nothing was visible changes nothing.
-INLINE void merge_span(Softmax& softmax, float* mixture, Softmax span, const float* span_mixture,
-                       std::int64_t dim) {
-    if (span.best == -__builtin_inff()) return;
-    const float best = softmax.best > span.best ? softmax.best : span.best;
-    const Vec decay = exp2(set1(softmax.best - best)), gain = exp2(set1(span.best - best));
-    softmax = {best, first(fma(set1(softmax.total), decay, set1(span.total) * gain))};
-    for (std::int64_t i = 0; i < dim; i += kLanes) {
-        store(mixture + i, fma(load(mixture + i), decay, load(span_mixture + i) * gain));
+// Add what a later span gave to up to sixteen rows: their best scores, sums of weights, and mixtures
+// [count][dim]. A span of which a row saw nothing changes nothing.
+INLINE void merge_span(float* best, float* total, float* merged, Vec span_best, Vec span_total,
+                       const float* mixture, int count, std::int64_t dim) {
+    const Vec old_best = load(best), new_best = max(old_best, span_best);
+    float decay[kLanes], gain[kLanes];
+    store(decay, exp2(old_best - new_best));
+    store(gain, exp2(span_best - new_best));
+    store(best, new_best);
+    store(total, fma(load(total), load(decay), span_total * load(gain)));
+    for (int r = 0; r < count; ++r, merged += dim, mixture += dim) {
+        for (std::int64_t i = 0; i < dim; i += kLanes)
+            store(merged + i, fma(load(merged + i), set1(decay[r]), load(mixture + i) * set1(gain[r])));
     }
 }
 
-INLINE void finish(Softmax softmax, const float* mixture, std::int64_t dim, float* out) {
-    const float inverse = 1.0f / softmax.total;
+INLINE void finish(float total, const float* mixture, std::int64_t dim, float* out) {
+    const float inverse = 1.0f / total;
     for (std::int64_t i = 0; i < dim; ++i) out[i] = mixture[i] * inverse;
 }
 
-// Keys of a span, or blocks of sixteen of them: [begin, end), empty where begin >= end.
-struct Range {
-    int begin, end;
-};
+// Turn the scores of kCount rows with `blocks` into weights: 0 for keys that a row does not see. kFull: all
+// see the whole span. Step by step for all rows, since sums and maxima over lanes take long and wait for
+// nothing but themselves.
+template <bool kFull, int kCount, class Span>
+INLINE void weigh(Span& span, Range blocks, float cap, SpanRows<kCount>& rows) {
+    if constexpr (kFull) blocks = {0, kSpan / kLanes};
+    const auto keep_visible = [&](int r, int block, Vec x, Vec other) {
+        const Range lanes = {rows.visible[r].begin - block * kLanes, rows.visible[r].end - block * kLanes};
+        if (kFull || (lanes.begin <= 0 && lanes.end >= kLanes)) return x;
+        return keep_lanes(x, lanes.begin, lanes.end, other);
+    };
+    for (int r = 0; r < kCount; ++r) {
+        Vec best = set1(-__builtin_inff());
+#pragma GCC unroll 8
+        for (int block = blocks.begin; block < blocks.end; ++block) {
+            Vec x = load(rows.values[r] + block * kLanes);
+            if (cap != 0.0f) store(rows.values[r] + block * kLanes, x = set1(cap) * tanh(x));
+            best = max(best, keep_visible(r, block, x, best));
+        }
+        const float peak = largest(best);
+        if (!(peak < kNothing)) rows.best[r] = peak;
+    }
+    for (int r = 0; r < kCount; ++r) {
+        const Vec peak = set1(rows.best[r]);
+        Vec total = zero(), scaled_total = zero();
+#pragma GCC unroll 8
+        for (int block = blocks.begin; block < blocks.end; ++block) {
+            float* at = rows.values[r] + block * kLanes;
+            const Vec weight = exp2(load(at) - peak),
+                      scaled = keep_visible(r, block, span.scale_weight(weight, block), zero());
+            store(at, scaled);
+            total = total + keep_visible(r, block, weight, zero());
+            scaled_total = scaled_total + scaled;
+        }
+        rows.total[r] = sum(total);
+        rows.scaled_total[r] = sum(scaled_total);
+    }
+    span.put_weights(blocks, rows);
+}
 
-INLINE int smaller(int a, int b) { return a < b ? a : b; }
-INLINE int larger(int a, int b) { return a > b ? a : b; }
+// The best scores of a record's heads, and then their sums of weights: whole vectors of both.
+INLINE float* record_weights(const AttentionCall& call, std::int64_t record) {
+    return call.record_weights + record * 2 * whole_lanes(call.num_heads);
+}
 
-INLINE Range blocks_of(Range keys) { return {keys.begin / kLanes, (keys.end + kLanes - 1) / kLanes}; }
-
-// Memory of one unit, carved from the worker's scratch.
-struct Scratch {
-    float* queries;   // [rows][dim]
-    float* weights;   // [rows][kSpan]: scores, then weights
-    float* mixture;   // [rows][whole dim], of the span
-    float* merged;    // [rows][whole dim], of the spans so far
-    float* keys;      // expanded
-    float* values;    // expanded
-    Softmax* span;    // [rows]
-    Softmax* so_far;  // [rows]
-    Range* visible;   // [rows]: keys of the span
+// Hands out a worker's scratch; with no memory, only counts.
+struct Carver {
+    std::uint8_t* memory;
     std::size_t bytes = 0;
 
-    Scratch(const AttentionCall& call, std::uint8_t* memory) {
-        const std::int64_t rows = unit_rows(call.head_dim, call.num_heads / call.num_kv_heads);
-        const std::int64_t dim = whole_lanes(call.head_dim);
-        const auto take = [&]<class T>(T*& part, std::int64_t count) {
-            part = reinterpret_cast<T*>(memory + bytes);
-            bytes += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
-        };
-        take(queries, rows * dim);
-        take(weights, rows * kSpan);
-        take(mixture, rows * dim);
-        take(merged, rows * dim);
-        take(keys, kSpan * dim);
-        take(values, kSpan * dim);
-        take(span, rows);
-        take(so_far, rows);
-        take(visible, rows);
+    template <class T>
+    void operator()(T*& part, std::int64_t count) {
+        part = reinterpret_cast<T*>(memory + bytes);
+        bytes += (static_cast<std::size_t>(count) * sizeof(T) + 63) / 64 * 64;
     }
 };
 
-// What the rows [row, row + count) see together.
-INLINE Range visible_to(const Scratch& scratch, int row, int count) {
-    Range seen = scratch.visible[row];
-    for (int r = row + 1; r < row + count; ++r) {
-        seen.begin = smaller(seen.begin, scratch.visible[r].begin);
-        seen.end = larger(seen.end, scratch.visible[r].end);
-    }
-    return seen;
-}
-
-// The scores of all rows with the blocks that they see. Four blocks of keys stay near while all rows pass.
-template <class T>
-INLINE void score(const SpanView<T>& view, Range blocks, int rows, int dim, const Scratch& scratch) {
-    for (int first = blocks.begin; first < blocks.end; first += 4) {
-        for_row_tiles(rows, [&]<class R>(R, int row) {
-            const Range seen = blocks_of(visible_to(scratch, row, R::value));
-            for_column_tiles<columns_for(R::value)>(
-                larger(first, seen.begin), smaller(first + 4, seen.end), [&]<class C>(C, int column) {
-                    const T* keys[C::value];
-                    for (int c = 0; c < C::value; ++c) keys[c] = view.keys[column + c];
-                    FloatTile<R::value, C::value> tile;
-                    tile.clear();
-                    tile.multiply(scratch.queries + row * dim, dim, keys, view.key_stride, dim);
-                    for (int r = 0; r < R::value; ++r) {
-                        for (int c = 0; c < C::value; ++c) {
-                            store(scratch.weights + (row + r) * kSpan + (column + c) * kLanes,
-                                  tile.sums[r][c]);
-                        }
-                    }
-                });
-        });
-    }
-}
-
-// Turn one row's scores with `blocks` into weights: 0 for keys that it does not see.
-INLINE Softmax weigh(float* row, Range blocks, Range visible, float cap) {
-    const auto partly = [&](int block) {
-        return visible.begin > block * kLanes || visible.end < (block + 1) * kLanes;
-    };
-    const auto keep_visible = [&](Vec x, int block, Vec other) {
-        return keep_lanes(x, visible.begin - block * kLanes, visible.end - block * kLanes, other);
-    };
-    Vec best = set1(-__builtin_inff());
-    for (int block = blocks.begin; block < blocks.end; ++block) {
-        Vec scores = load(row + block * kLanes);
-        if (cap != 0.0f) {
-            scores = set1(cap) * tanh(scores);
-            store(row + block * kLanes, scores);
-        }
-        best = max(best, partly(block) ? keep_visible(scores, block, best) : scores);
-    }
-    const float peak = largest(best);
-    Vec total = zero();
-    for (int block = blocks.begin; block < blocks.end; ++block) {
-        Vec weights = exp2(load(row + block * kLanes) - set1(peak));
-        if (partly(block)) weights = keep_visible(weights, block, zero());
-        store(row + block * kLanes, weights);
-        total = total + weights;
-    }
-    return {peak, sum(total)};
-}
-
-// The values mixed by the weights, for all rows.
-template <class T>
-INLINE void mix(const SpanView<T>& view, int rows, int dim, const Scratch& scratch) {
-    const std::int64_t stride = whole_lanes(dim);
-    const int columns = static_cast<int>(stride / kLanes);
-    for (int first = 0; first < columns; first += 4) {
-        for_row_tiles(rows, [&]<class R>(R, int row) {
-            const Range seen = visible_to(scratch, row, R::value), blocks = blocks_of(seen);
-            for_column_tiles<columns_for(R::value)>(
-                first, smaller(first + 4, columns), [&]<class C>(C, int column) {
-                    FloatTile<R::value, C::value> tile;
-                    tile.clear();
-                    for (int block = blocks.begin; block < blocks.end; ++block) {
-                        const T* values[C::value];
-                        for (int c = 0; c < C::value; ++c)
-                            values[c] = view.values[block] + (column + c) * kLanes;
-                        // Memory behind the last key may hold anything.
-                        tile.multiply(scratch.weights + row * kSpan + block * kLanes, kSpan, values,
-                                      view.value_stride, smaller(seen.end - block * kLanes, kLanes));
-                    }
-                    for (int r = 0; r < R::value; ++r) {
-                        for (int c = 0; c < C::value; ++c) {
-                            store(scratch.mixture + (row + r) * stride + (column + c) * kLanes,
-                                  tile.sums[r][c]);
-                        }
-                    }
-                });
-        });
-    }
-}
-
 // One unit on its way through its spans. Its rows are queries times the heads that share the KV head.
-template <class T>
+template <class Span>
 class UnitWalk {
-public:
-    INLINE UnitWalk(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8_t* memory)
-        : call_(call),
-          unit_(unit),
-          kv_head_(kv_head),
-          scratch_(call, memory),
-          queries_(call.query + unit.first_query),
-          head_{call, call.tables + queries_[0].sequence * call.table_width, kv_head},
-          group_(call.num_heads / call.num_kv_heads),
-          rows_(unit.num_queries * group_),
-          stride_(whole_lanes(call.head_dim)) {}
+    using T = typename Span::Stored;
 
-    INLINE void run() {
-        begin();
-        prefetch(unit_.first_span);
-        for (int span = unit_.first_span; span < unit_.end_span; ++span) {
-            if (span + 1 < unit_.end_span) prefetch(span + 1);
-            walk(span);
-            keep(span);
+public:
+    INLINE UnitWalk(const AttentionCall& call, std::uint8_t* memory)
+        : call_(call),
+          group_(call.num_heads / call.num_kv_heads),
+          stride_(whole_lanes(call.head_dim)),
+          in_place_(in_place<T>(call)),
+          carver_{memory},
+          span_(call, in_place_ ? call.block_size : kLanes, in_place_ ? call.head_dim : stride_,
+                unit_rows(call.head_dim, group_), [&](auto*& part, std::int64_t count) { carver_(part, count); }) {
+        const std::int64_t rows = unit_rows(call.head_dim, group_);
+        carver_(merged_, rows * stride_);
+        carver_(best_, rows + kLanes);  // whole vectors are read and written
+        carver_(total_, rows + kLanes);
+        carver_(sees_, rows);
+        carver_(mixture_, Span::kRows * stride_);
+        carver_(gathered_, in_place_ ? 0 : kSpan / kLanes * gathered_elements<T>(call.head_dim));
+    }
+
+    std::size_t scratch_bytes() const { return carver_.bytes; }
+
+    INLINE void run(std::int64_t item) {
+        const Unit& unit = call_.units[item / call_.num_kv_heads];
+        queries_ = call_.query + unit.first_query;
+        kv_head_ = item % call_.num_kv_heads;
+        const KVHead<T> head = {call_, call_.tables + queries_[0].sequence * call_.table_width, kv_head_};
+        ReadAhead<T> ahead(call_, item);
+        begin(unit);
+        for (int span = unit.first_span; span < unit.end_span; ++span) {
+            const Range keys = in_span(visible_, span), blocks = blocks_of(keys);
+            for (int i = blocks.begin; i < blocks.end; ++i) {
+                const KVPiece<T> block = block_at(head, span, i, keys);
+                span_.set_block(i, block, in_place_ ? ahead.after(block) : block);
+            }
+            for_row_tiles<Span::kRows>(rows_, [&]<class R>(R, int row) {
+                walk<R::value>(span, row);
+                if (row == 0) span_.have_asked();
+            });
         }
         end();
     }
@@ -199,75 +139,79 @@ public:
 private:
     const Query& query_of(int row) const { return queries_[row / group_]; }
     std::int64_t head_of(int row) const { return kv_head_ * group_ + row % group_; }
-    float* mixture(int row) const { return scratch_.mixture + row * stride_; }
-    float* merged(int row) const { return scratch_.merged + row * stride_; }
 
-    INLINE void begin() {
-        const std::int64_t floats = group_ * call_.head_dim;
-        for (int i = 0; i < unit_.num_queries; ++i) {
-            const Query& query = queries_[i];
-            first_visible_ = smaller(first_visible_, query.first_visible);
-            end_ = larger(end_, query.end);
-            const float* from =
-                call_.queries + (std::int64_t{query.row} * call_.num_kv_heads + kv_head_) * floats;
-            __builtin_memcpy(scratch_.queries + i * floats, from,
-                             sizeof(float) * static_cast<std::size_t>(floats));
+    INLINE void begin(const Unit& unit) {
+        rows_ = unit.num_queries * group_;
+        visible_ = visible_to(call_, unit);
+        recorded_ = merged_here_ = false;
+        const std::int64_t bytes = group_ * query_bytes(call_.integers, call_.head_dim);
+        auto* to = reinterpret_cast<std::uint8_t*>(span_.queries());
+        for (int i = 0; i < unit.num_queries; ++i) {
+            (queries_[i].first_record >= 0 ? recorded_ : merged_here_) = true;
+            for (int row = i * group_; row < (i + 1) * group_; ++row)
+                sees_[row] = {queries_[i].first_visible, queries_[i].end};
+            const std::int64_t from = std::int64_t{queries_[i].row} * call_.num_kv_heads + kv_head_;
+            __builtin_memcpy(to + i * bytes, call_.queries + from * bytes, static_cast<std::size_t>(bytes));
         }
-        for (int row = 0; row < rows_; ++row) {
-            scratch_.so_far[row] = {-__builtin_inff(), 0.0f};
-            __builtin_memset(merged(row), 0, sizeof(float) * static_cast<std::size_t>(stride_));
+        if (!merged_here_) return;
+        for (int row = 0; row < rows_; row += kLanes) {
+            store(best_ + row, set1(kNothing));
+            store(total_ + row, zero());
         }
+        __builtin_memset(merged_, 0, sizeof(float) * static_cast<std::size_t>(rows_ * stride_));
     }
 
-    // What the unit sees of a span.
-    Range keys_of(int span) const {
-        return {larger(0, first_visible_ - span * kSpan), smaller(kSpan, end_ - span * kSpan)};
+    // What is visible of a span, counted from its first key.
+    INLINE static Range in_span(Range visible, int span) {
+        return {larger(0, visible.begin - span * kSpan), smaller(kSpan, visible.end - span * kSpan)};
+    }
+    INLINE static Range blocks_of(Range keys) {
+        return {keys.begin / kLanes, (keys.end + kLanes - 1) / kLanes};
     }
 
-    INLINE void prefetch(std::int64_t span) {
-        const Range keys = keys_of(static_cast<int>(span));
-        prefetch_span(head_, span * kSpan + keys.begin, span * kSpan + keys.end);
+    INLINE KVPiece<T> block_at(const KVHead<T>& head, int span, int block, Range keys) const {
+        const std::int64_t at = span * std::int64_t{kSpan} + block * kLanes;
+        if (in_place_) return block_in_place(head, at);
+        const Range lanes = {larger(0, keys.begin - block * kLanes), smaller(kLanes, keys.end - block * kLanes)};
+        return gather_block(head, at, lanes, gathered_ + block * gathered_elements<T>(call_.head_dim));
     }
 
-    INLINE void walk(std::int64_t span) {
-        const Range keys = keys_of(static_cast<int>(span));
-        for (int row = 0; row < rows_; ++row) {
-            const Query& query = query_of(row);
-            scratch_.visible[row] = {larger(keys.begin, static_cast<int>(query.first_visible - span * kSpan)),
-                                     smaller(keys.end, static_cast<int>(query.end - span * kSpan))};
+    // Take the rows [row, row + kCount) through a span.
+    template <int kCount>
+    INLINE void walk(int span, int row) {
+        SpanRows<kCount> rows;
+        Range keys = {kSpan, 0};
+        bool full = true;
+        for (int r = 0; r < kCount; ++r) {
+            rows.visible[r] = in_span(sees_[row + r], span);
+            keys = {smaller(keys.begin, rows.visible[r].begin), larger(keys.end, rows.visible[r].end)};
+            full &= rows.visible[r].begin == 0 && rows.visible[r].end == kSpan;
         }
-        const std::int64_t from = span * kSpan + keys.begin, to = span * kSpan + keys.end;
-        if (aligned(call_) && rows_ < kExpandRows) mix_span(view_span(head_, from, to), keys);
-        else mix_span(expand_span(head_, from, to, scratch_.keys, scratch_.values), keys);
+        if (keys.begin >= keys.end) return;
+        const Range blocks = blocks_of(keys);
+        span_.template score<kCount>(row, blocks, rows);
+        if (full) weigh<true>(span_, blocks, call_.softcap, rows);
+        else weigh<false>(span_, blocks, call_.softcap, rows);
+        span_.template mix<kCount>(rows, blocks, mixture_);
+        if (recorded_) record(span, row, rows);
+        if (merged_here_)
+            merge_span(best_ + row, total_ + row, merged_ + row * stride_, load(rows.best), load(rows.total),
+                       mixture_, kCount, stride_);
     }
 
-    template <class V>
-    INLINE void mix_span(const SpanView<V>& view, Range keys) {
-        score(view, blocks_of(keys), rows_, call_.head_dim, scratch_);
-        for_row_tiles(rows_, [&]<class R>(R, int first_row) {
-            const Range blocks = blocks_of(visible_to(scratch_, first_row, R::value));
-            for (int row = first_row; row < first_row + R::value; ++row) {
-                float* weights = scratch_.weights + row * kSpan;
-                scratch_.span[row] = weigh(weights, blocks, scratch_.visible[row], call_.softcap);
-            }
-        });
-        mix(view, rows_, call_.head_dim, scratch_);
-    }
-
-    // Merge the span at once, or record it where other units see spans of the same query.
-    INLINE void keep(int span) {
-        for (int row = 0; row < rows_; ++row) {
-            const Query& query = query_of(row);
-            if (query.first_record < 0) {
-                merge_span(scratch_.so_far[row], merged(row), scratch_.span[row], mixture(row), stride_);
-                continue;
-            }
+    // What rows gave whose other spans are seen by other units.
+    template <int kCount>
+    INLINE void record(int span, int row, const SpanRows<kCount>& rows) {
+        for (int r = 0; r < kCount; ++r) {
+            const Query& query = query_of(row + r);
             const int index = span - first_span(query);
-            if (index < 0 || index >= num_spans(query)) continue;  // others of the unit see it
-            const std::int64_t record = (query.first_record + index) * call_.num_heads + head_of(row);
-            __builtin_memcpy(call_.record_values + record * stride_, mixture(row),
+            if (query.first_record < 0 || index < 0 || index >= num_spans(query)) continue;
+            const std::int64_t record = (query.first_record + index) * call_.num_heads + head_of(row + r);
+            __builtin_memcpy(call_.record_values + record * stride_, mixture_ + r * stride_,
                              sizeof(float) * static_cast<std::size_t>(stride_));
-            __builtin_memcpy(call_.record_weights + record * 2, &scratch_.span[row], sizeof(Softmax));
+            float* weights = record_weights(call_, query.first_record + index) + head_of(row + r);
+            weights[0] = rows.best[r];
+            weights[whole_lanes(call_.num_heads)] = rows.total[r];
         }
     }
 
@@ -275,42 +219,59 @@ private:
         for (int row = 0; row < rows_; ++row) {
             const Query& query = query_of(row);
             if (query.first_record >= 0) continue;
-            finish(scratch_.so_far[row], merged(row), call_.head_dim,
+            finish(total_[row], merged_ + row * stride_, call_.head_dim,
                    call_.out + (std::int64_t{query.row} * call_.num_heads + head_of(row)) * call_.head_dim);
         }
     }
 
     const AttentionCall& call_;
-    const Unit& unit_;
-    const std::int64_t kv_head_;
-    const Scratch scratch_;
-    const Query* const queries_;
-    const KVHead<T> head_;
-    const int group_, rows_;
+    const int group_;
     const std::int64_t stride_;
-    int first_visible_ = __INT_MAX__, end_ = 0;
+    const bool in_place_;
+    Carver carver_;
+    Span span_;
+    float* merged_;         // [rows][whole dim], of the spans so far
+    float *best_, *total_;  // [rows]
+    Range* sees_;           // [rows]: positions
+    float* mixture_;        // [rows of a tile][whole dim], of the span
+    T* gathered_;           // blocks that do not lie in one piece
+    const Query* queries_ = nullptr;
+    std::int64_t kv_head_ = 0;
+    int rows_ = 0;
+    Range visible_{};        // positions that some query sees
+    bool recorded_ = false, merged_here_ = false;  // some query has records; has none
 };
 
 }  // namespace
 
-std::size_t attend_scratch_bytes(const AttentionCall& call) { return Scratch(call, nullptr).bytes; }
+std::size_t attend_scratch_bytes(const AttentionCall& call) {
+    const std::size_t walk = call.integers ? UnitWalk<WordSpan>(call, nullptr).scratch_bytes()
+                                           : UnitWalk<FloatSpan>(call, nullptr).scratch_bytes();
+    const std::size_t merge = sizeof(float) * kLanes * static_cast<std::size_t>(whole_lanes(call.head_dim));
+    return walk > merge ? walk : merge;
+}
 
-void attend(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8_t* scratch) {
-    if (call.half) UnitWalk<Half>(call, unit, kv_head, scratch).run();
-    else UnitWalk<float>(call, unit, kv_head, scratch).run();
+[[gnu::flatten]] void attend(const AttentionCall& call, std::int64_t item, std::uint8_t* scratch) {
+    if (call.integers) UnitWalk<WordSpan>(call, scratch).run(item);
+    else UnitWalk<FloatSpan>(call, scratch).run(item);
 }
 
 void merge(const AttentionCall& call, const Query& query, float* mixture) {
-    const std::int64_t stride = whole_lanes(call.head_dim), heads = call.num_heads;
-    for (std::int64_t head = 0; head < heads; ++head) {
-        Softmax softmax = {-__builtin_inff(), 0.0f};
-        __builtin_memset(mixture, 0, sizeof(float) * stride);
+    const std::int64_t stride = whole_lanes(call.head_dim), heads = whole_lanes(call.num_heads);
+    for (std::int64_t first = 0; first < heads; first += kLanes) {
+        const int count = smaller(kLanes, call.num_heads - static_cast<int>(first));
+        float best[kLanes], total[kLanes] = {};
+        store(best, set1(kNothing));
+        __builtin_memset(mixture, 0, sizeof(float) * static_cast<std::size_t>(count * stride));
         for (int span = 0; span < num_spans(query); ++span) {
-            const std::int64_t record = (query.first_record + span) * heads + head;
-            const Softmax part = {call.record_weights[2 * record], call.record_weights[2 * record + 1]};
-            merge_span(softmax, mixture, part, call.record_values + record * stride, stride);
+            const std::int64_t record = query.first_record + span;
+            const float* weights = record_weights(call, record) + first;
+            merge_span(best, total, mixture, load(weights), load(weights + heads),
+                       call.record_values + (record * call.num_heads + first) * stride, count, stride);
         }
-        finish(softmax, mixture, call.head_dim, call.out + (query.row * heads + head) * call.head_dim);
+        float* out = call.out + (query.row * call.num_heads + first) * call.head_dim;
+        for (int i = 0; i < count; ++i)
+            finish(total[i], mixture + i * stride, call.head_dim, out + i * call.head_dim);
     }
 }
 

@@ -19,8 +19,8 @@ Attention::Attention(std::shared_ptr<Engine> engine, AttentionSettings settings,
     require(dim > 0 && s_.num_heads > 0 && kv_heads > 0 && s_.num_heads % kv_heads == 0,
             "the KV heads must divide the heads");
     require(pool_.num_kv_heads == kv_heads && pool_.head_dim == dim, "the pages were made for other heads");
-    const std::int64_t head_bytes = dim * pool_.block_size * (pool_.half ? 2 : 4);
-    require(pool_.block_size > 0 && pool_.page_bytes == 2 * pool_.num_slots * kv_heads * head_bytes,
+    const std::int64_t slot_bytes = kv_heads * kv_head_bytes(pool_.integers, dim, pool_.block_size);
+    require(pool_.block_size > 0 && pool_.page_bytes == pool_.num_slots * slot_bytes,
             "the pages have another size than their layout says");
     require(0 <= s_.slot && s_.slot < pool_.num_slots, "the pages have no such slot");
     require(0 <= s_.window, "a window must not be negative");
@@ -61,21 +61,24 @@ AttentionCall Attention::call_of(const Step& step, const AttentionPlan& plan, st
     Workspace& space = engine_->workspace;
     const std::int64_t width = std::int64_t{s_.num_heads} * s_.head_dim,
                        records = plan.num_records * s_.num_heads;
-    space.queries.reserve(float_bytes(num_rows * width));
+    space.queries.reserve(
+        static_cast<std::size_t>(num_rows * s_.num_heads * query_bytes(pool_.integers, s_.head_dim)));
     space.context.reserve(float_bytes(num_rows * width));
     space.record_values.reserve(float_bytes(records * divide_up(s_.head_dim, kLanes) * kLanes));
-    space.record_weights.reserve(float_bytes(records * 2));
+    space.record_weights.reserve(float_bytes(plan.num_records * 2 * divide_up(s_.num_heads, kLanes) * kLanes));
     const GroupInputs& group = step.group(s_.group);
     return {
         .num_heads = s_.num_heads,
         .num_kv_heads = s_.num_kv_heads,
         .head_dim = s_.head_dim,
         .block_size = static_cast<int>(pool_.block_size),
-        .half = pool_.half,
+        .integers = pool_.integers,
         .softcap = s_.softcap * kLog2E,
         .pages = pool_.data + s_.slot * (pool_.page_bytes / pool_.num_slots),
         .page_bytes = pool_.page_bytes,
-        .queries = space.queries.as<float>(),
+        .queries = space.queries.data(),
+        .units = plan.units.data(),
+        .num_units = static_cast<std::int64_t>(plan.units.size()),
         .query = plan.queries.data(),
         .tables = group.tables.data(),
         .table_width = group.width,
@@ -120,8 +123,8 @@ void Attention::project_head(std::int64_t head, std::int64_t first_row, std::int
         const std::int64_t angle = step.positions()[row] * rope.half;
         kernels.rotate(values, rope.cos.data() + angle, rope.sin.data() + angle, rope.half, rope.interleaved);
         if (key_head < 0) {
-            float* query = engine_->workspace.queries.as<float>() + (row * s_.num_heads + head) * dim;
-            for (std::int64_t i = 0; i < dim; ++i) query[i] = values[i] * scale;
+            for (std::int64_t i = 0; i < dim; ++i) values[i] *= scale;
+            kernels.store_query(call, row, static_cast<int>(head), values);
         } else if (slots[row] >= 0) {
             kernels.store_key(call, static_cast<int>(key_head), slots[row], values);
         }
@@ -159,9 +162,8 @@ void Attention::run(float* x, std::int64_t num_rows, Step& step, const AdapterRo
             project_head(item % all_heads, row, std::min(num_rows, row + kRowBlock), in, entering, step,
                          call, reinterpret_cast<float*>(scratch));
         });
-        worker.share(static_cast<std::int64_t>(plan.units.size()) * kv_heads, [&](std::int64_t item, std::uint8_t* scratch) {
-            const Unit& unit = plan.units[static_cast<std::size_t>(item / kv_heads)];
-            engine.kernels.attend(call, unit, static_cast<int>(item % kv_heads), scratch);
+        worker.share(call.num_units * kv_heads, [&](std::int64_t item, std::uint8_t* scratch) {
+            engine.kernels.attend(call, item, scratch);
         });
         worker.share(num_rows, [&](std::int64_t index, std::uint8_t* scratch) {
             const Query& query = plan.queries[static_cast<std::size_t>(index)];

@@ -22,7 +22,7 @@ struct PagePool {
     std::int64_t num_slots;
     int num_kv_heads;
     int head_dim;
-    bool half;
+    bool integers;
 };
 
 struct RopeTables {

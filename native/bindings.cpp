@@ -199,7 +199,7 @@ void bind_attention(nb::module_& m) {
                int num_heads, int num_kv_heads, int head_dim, float scale, float softcap, std::int64_t window,
                std::shared_ptr<RopeTables> rope, int group, std::int64_t slot, std::int64_t layer,
                const Array<std::uint8_t, 2>& pages, std::int64_t block_size, std::int64_t num_slots,
-               bool half) {
+               bool integers) {
                 const PagePool pool = {
                     .data = pages.data(),
                     .num_blocks = extent(pages, 0),
@@ -208,7 +208,7 @@ void bind_attention(nb::module_& m) {
                     .num_slots = num_slots,
                     .num_kv_heads = num_kv_heads,
                     .head_dim = head_dim,
-                    .half = half,
+                    .integers = integers,
                 };
                 AttentionSettings settings = {
                     .norm = to_vector(norm),
@@ -236,7 +236,7 @@ void bind_attention(nb::module_& m) {
             "q_norm"_a.noconvert().none(), "k_norm"_a.noconvert().none(), "out"_a,
             "post_norm"_a.noconvert().none(), "eps"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a,
             "scale"_a, "softcap"_a, "window"_a, "rope"_a, "group"_a, "slot"_a, "layer"_a,
-            "pages"_a.noconvert(), "block_size"_a, "num_slots"_a, "half"_a)
+            "pages"_a.noconvert(), "block_size"_a, "num_slots"_a, "integers"_a)
         .def(
             "run",
             [](const PagedAttention& self, const Output& x, Step& step, const AdapterRows* adapters) {

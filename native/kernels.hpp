@@ -19,8 +19,8 @@ constexpr int kSpan = 128;
 // Keys (or columns of V) that are computed side by side.
 constexpr int kLanes = 16;
 
-// Rows (queries times the heads that share a KV head) that an attention unit may hold: enough to make
-// expanding K and V once for all of them cheap, few enough for the cache. One query always fits.
+// Rows (queries times the heads that share a KV head) that an attention unit may hold: enough to fetch K and V
+// seldom, few enough for the cache. One query always fits.
 static inline int unit_rows(int head_dim, int heads_per_kv_head) {
     const int rows = 6144 / head_dim < 96 ? 6144 / head_dim : 96;
     return rows > heads_per_kv_head ? rows : heads_per_kv_head;
@@ -79,24 +79,33 @@ struct Unit {
     std::int32_t end_span;
 };
 
+// What a block takes of one KV head, and one head of a query.
+static inline std::int64_t kv_head_bytes(bool integers, std::int64_t head_dim, std::int64_t block_size) {
+    return 2 * block_size * (integers ? 2 * head_dim + 4 : 4 * head_dim);
+}
+static inline std::int64_t query_bytes(bool integers, std::int64_t head_dim) {
+    return integers ? (head_dim + 1) / 2 * 4 + 4 : 4 * head_dim;
+}
+
 // Everything about one attention call that its units have in common.
 struct AttentionCall {
     int num_heads;
     int num_kv_heads;
     int head_dim;
     int block_size;
-    bool half;      // K and V are float16
+    bool integers;  // K and V are 16-bit integers with scales, else float32
     float softcap;  // 0 is off; else scores are cap * tanh(score / cap), with 1 / cap already in the queries
-    // Block b lies at pages + b * page_bytes: first K [kv_head][dim][offset], then V [kv_head][offset][dim].
-    std::uint8_t* pages;
+    std::uint8_t* pages;  // block b lies at pages + b * page_bytes, KV head after KV head (kv_pages.hpp)
     std::int64_t page_bytes;
-    const float* queries;  // [row][head][dim], scaled such that scores are exponents of 2
+    std::uint8_t* queries;  // [row][head], as store_query makes them
+    const Unit* units;
+    std::int64_t num_units;
     const Query* query;
     const std::int32_t* tables;
     std::int64_t table_width;
     float* out;             // [row][head][dim]
     float* record_values;   // [record][head][dim, rounded up to whole lanes]
-    float* record_weights;  // [record][head][2]: largest score, sum of weights
+    float* record_weights;  // [record][2][head, rounded up to whole lanes]: best scores, sums of weights
 };
 
 struct Kernels {
@@ -119,12 +128,16 @@ struct Kernels {
     // x = cap * tanh(x / cap)
     void (*softcap)(float* x, std::int64_t n, float cap);
 
+    // Keep a head's query, scaled such that scores are exponents of 2.
+    void (*store_query)(const AttentionCall& call, std::int64_t row, int head, const float* query);
     // Store a head's key and value in its page.
     void (*store_key)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* key);
     void (*store_value)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* value);
-    // Attend one unit to one KV head.
+    // What attend and merge need of scratch.
     std::size_t (*attend_scratch_bytes)(const AttentionCall& call);
-    void (*attend)(const AttentionCall& call, const Unit& unit, int kv_head, std::uint8_t* scratch);
+    // Attend one unit to one KV head: item % num_kv_heads of unit item / num_kv_heads. Threads take items in
+    // order, mostly.
+    void (*attend)(const AttentionCall& call, std::int64_t item, std::uint8_t* scratch);
     // Merge the records of one query in the order of its spans, for each head.
     void (*merge)(const AttentionCall& call, const Query& query, float* scratch);
 };

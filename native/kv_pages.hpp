@@ -1,119 +1,121 @@
-// Keys and values of one KV head in the pages of a pool, and how a span of them is brought to the kernels.
+// Keys and values of one KV head in the pages of a pool, sixteen positions at a time.
+//
+// In a page every KV head has a piece of its own: K as a matrix [dim][block_size], V as a matrix
+// [block_size][dim] and, where they are 16-bit integers, a float32 scale for each key and then for each value.
+// Of integers two rows are woven into one, a pair of numbers at a time (a last row without a partner stays
+// as it is), because processors multiply pairs of them and add. So sixteen keys, or sixteen dimensions of
+// values, are a vector as it lies there.
 #pragma once
 
 #include "simd.hpp"
 
 namespace ratoon::RATOON_ISA {
 
+using Word = std::int16_t;
+
 INLINE constexpr std::int64_t whole_lanes(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// Positions, or lanes of a block of sixteen, or such blocks: [begin, end), empty where begin >= end.
+struct Range {
+    int begin, end;
+};
+
+INLINE int smaller(int a, int b) { return a < b ? a : b; }
+INLINE int larger(int a, int b) { return a > b ? a : b; }
+
+// How many rows of a matrix are woven into one.
+template <class T>
+constexpr std::int64_t kWoven = sizeof(T) == 2 ? 2 : 1;
+
+// Where a row of a matrix lies: its first element, and the distance from one to the next.
+struct RowPlace {
+    std::int64_t begin, step;
+
+    INLINE std::int64_t operator[](std::int64_t column) const { return begin + column * step; }
+};
+
+template <class T>
+INLINE RowPlace place_of(std::int64_t row, std::int64_t rows, std::int64_t columns) {
+    const std::int64_t in_pair = row % kWoven<T>, first = row - in_pair;
+    const std::int64_t woven = first + kWoven<T> > rows ? 1 : kWoven<T>;
+    return {first * columns + in_pair, woven};
+}
+
+// One KV head's piece of a page, or what of it begins at some offset.
+template <class T>
+struct KVPiece {
+    T *keys, *values;
+    float *key_scales, *value_scales;  // of integers
+};
+
+template <class T>
+INLINE KVPiece<T> piece_of(const AttentionCall& call, std::int64_t block_id, std::int64_t kv_head) {
+    const std::int64_t count = std::int64_t{call.head_dim} * call.block_size;
+    std::uint8_t* piece = call.pages + block_id * call.page_bytes +
+                          kv_head * kv_head_bytes(call.integers, call.head_dim, call.block_size);
+    auto* keys = reinterpret_cast<T*>(piece);
+    auto* scales = reinterpret_cast<float*>(keys + 2 * count);
+    return {keys, keys + count, scales, scales + call.block_size};
+}
 
 // One KV head of one sequence.
 template <class T>
 struct KVHead {
     const AttentionCall& call;
     const std::int32_t* table;
-    int kv_head;
+    std::int64_t kv_head;
 
-    INLINE const T* keys(std::int64_t position) const {
-        return head(position, kv_head) + position % call.block_size;
-    }
-    INLINE const T* values(std::int64_t position) const {
-        return head(position, call.num_kv_heads + kv_head) + position % call.block_size * call.head_dim;
-    }
-    INLINE const T* head(std::int64_t position, std::int64_t index) const {
-        const std::uint8_t* page = call.pages + table[position / call.block_size] * call.page_bytes;
-        return reinterpret_cast<const T*>(page) + index * call.head_dim * call.block_size;
+    INLINE KVPiece<T> piece(std::int64_t position) const {
+        return piece_of<T>(call, table[position / call.block_size], kv_head);
     }
 };
 
-// Some keys of a span in blocks of sixteen: K [dim][key_stride], V [16][value_stride]; only the blocks that
-// hold the keys asked for are set.
+// Whether sixteen keys lie side by side: in one page, and all rows woven.
 template <class T>
-struct SpanView {
-    const T* keys[kSpan / kLanes];
-    const T* values[kSpan / kLanes];
-    std::int64_t key_stride, value_stride;
-};
-
-// Whether blocks of sixteen keys lie in one page each, and rows of V are whole vectors.
-INLINE bool aligned(const AttentionCall& call) {
-    return call.block_size % kLanes == 0 && call.head_dim % kLanes == 0;
+INLINE bool in_place(const AttentionCall& call) {
+    return call.block_size % kLanes == 0 && call.head_dim % (kWoven<T> == 1 ? kLanes : kWoven<T>) == 0;
 }
 
-// Ask for the keys [begin, end) to be brought near: pages lie far apart, which no processor foresees.
+// The sixteen keys at a position, where they lie. Rows of K are block_size elements long (times kWoven).
 template <class T>
-INLINE void prefetch_span(const KVHead<T>& head, std::int64_t begin, std::int64_t end) {
-    const std::int64_t size = head.call.block_size, elements = head.call.head_dim * size;
-    constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
-    for (std::int64_t at = begin / size * size; at < end; at += size) {
-        const T *keys = head.keys(at), *values = head.values(at);
-        for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(keys + i, 0, 2);
-        for (std::int64_t i = 0; i < elements; i += kLine) __builtin_prefetch(values + i, 0, 2);
-    }
+INLINE KVPiece<T> block_in_place(const KVHead<T>& head, std::int64_t at) {
+    const KVPiece<T> piece = head.piece(at);
+    const std::int64_t offset = at % head.call.block_size;
+    return {piece.keys + offset * kWoven<T>, piece.values + offset * head.call.head_dim,
+            piece.key_scales + offset, piece.value_scales + offset};
 }
 
-// The keys [begin, end) where they lie; for aligned pages.
+// How many elements a gathered block takes.
 template <class T>
-INLINE SpanView<T> view_span(const KVHead<T>& head, std::int64_t begin, std::int64_t end) {
-    SpanView<T> view;
-    view.key_stride = head.call.block_size;
-    view.value_stride = head.call.head_dim;
-    for (std::int64_t at = begin / kLanes * kLanes; at < end; at += kLanes) {
-        view.keys[at % kSpan / kLanes] = head.keys(at);
-        view.values[at % kSpan / kLanes] = head.values(at);
-    }
-    return view;
+INLINE std::int64_t gathered_elements(std::int64_t dim) {
+    const std::int64_t rows = (dim + kWoven<T> - 1) / kWoven<T> * kWoven<T>;
+    const auto scales = static_cast<std::int64_t>(2 * kLanes * sizeof(float) / sizeof(T));
+    return kLanes * (rows + whole_lanes(dim)) + scales;
 }
 
-INLINE float expand(float x) { return x; }
-INLINE float expand(Half x) {
-    const Half lanes[kLanes] = {x};
-    return first(load(lanes));
-}
-
-// Sixteen keys from `at` on, expanded to keys [dim][16] and values [16][whole dim].
+// The sixteen keys at a position copied to `memory`, whose rows are 16 keys and whole vectors of values long.
+// Only `lanes` are read, the others become zeros.
 template <class T>
-INLINE void expand_block(const KVHead<T>& head, std::int64_t at, float* keys, float* values) {
-    const T *from_keys = head.keys(at), *from_values = head.values(at);
-    const std::int64_t dim = head.call.head_dim, size = head.call.block_size;
-    for (std::int64_t d = 0; d < dim; ++d) store(keys + d * kLanes, load(from_keys + d * size));
-    for (std::int64_t i = 0; i < kLanes * dim; i += kLanes) store(values + i, load(from_values + i));
-}
-
-// The same key by key, for pages that are not aligned; zeros outside [begin, end).
-template <class T>
-INLINE void gather_block(const KVHead<T>& head, std::int64_t at, std::int64_t begin, std::int64_t end,
-                         float* keys, float* values) {
-    const std::int64_t dim = head.call.head_dim, stride = whole_lanes(dim);
-    __builtin_memset(keys, 0, sizeof(float) * static_cast<std::size_t>(dim * kLanes));
-    __builtin_memset(values, 0, sizeof(float) * static_cast<std::size_t>(kLanes * stride));
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-        if (at + lane < begin || at + lane >= end) continue;
-        const T *from_keys = head.keys(at + lane), *from_values = head.values(at + lane);
+INLINE KVPiece<T> gather_block(const KVHead<T>& head, std::int64_t at, Range lanes, T* memory) {
+    const std::int64_t dim = head.call.head_dim, size = head.call.block_size, stride = whole_lanes(dim),
+                       rows = (dim + kWoven<T> - 1) / kWoven<T> * kWoven<T>;
+    __builtin_memset(memory, 0, static_cast<std::size_t>(gathered_elements<T>(dim)) * sizeof(T));
+    T* values = memory + rows * kLanes;
+    auto* scales = reinterpret_cast<float*>(values + kLanes * stride);
+    for (std::int64_t lane = lanes.begin; lane < lanes.end; ++lane) {
+        const KVPiece<T> from = head.piece(at + lane);
+        const std::int64_t offset = (at + lane) % size;
+        const RowPlace to_value = place_of<T>(lane, kLanes, stride), value = place_of<T>(offset, size, dim);
         for (std::int64_t d = 0; d < dim; ++d) {
-            keys[d * kLanes + lane] = expand(from_keys[d * head.call.block_size]);
-            values[lane * stride + d] = expand(from_values[d]);
+            memory[place_of<T>(d, rows, kLanes)[lane]] = from.keys[place_of<T>(d, dim, size)[offset]];
+            values[to_value[d]] = from.values[value[d]];
+        }
+        if constexpr (kWoven<T> > 1) {
+            scales[lane] = from.key_scales[offset];
+            scales[kLanes + lane] = from.value_scales[offset];
         }
     }
-}
-
-// The keys [begin, end) as floats in `keys` [blocks][dim][16] and `values` [kSpan][whole dim].
-template <class T>
-INLINE SpanView<float> expand_span(const KVHead<T>& head, std::int64_t begin, std::int64_t end, float* keys,
-                                   float* values) {
-    SpanView<float> view;
-    view.key_stride = kLanes;
-    view.value_stride = whole_lanes(head.call.head_dim);
-    for (std::int64_t at = begin / kLanes * kLanes; at < end; at += kLanes) {
-        const std::int64_t block = at % kSpan / kLanes;
-        float* to_keys = keys + block * kLanes * head.call.head_dim;
-        float* to_values = values + block * kLanes * view.value_stride;
-        if (aligned(head.call)) expand_block(head, at, to_keys, to_values);
-        else gather_block(head, at, begin, end, to_keys, to_values);
-        view.keys[block] = to_keys;
-        view.values[block] = to_values;
-    }
-    return view;
+    return {memory, values, scales, scales + kLanes};
 }
 
 }  // namespace ratoon::RATOON_ISA

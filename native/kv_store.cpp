@@ -1,51 +1,70 @@
-// Writing keys and values into their pages.
+// Writing keys and values into their pages, and queries to where attention reads them.
 #include "kv_pages.hpp"
+#include "words.hpp"
 
 namespace ratoon::RATOON_ISA {
 namespace {
 
-INLINE void put(const float* from, std::int64_t n, float* to, std::int64_t stride) {
-    for (std::int64_t i = 0; i < n; ++i) to[i * stride] = from[i];
-}
-
-INLINE void put(const float* from, std::int64_t n, Half* to, std::int64_t stride) {
-    for (std::int64_t i = 0; i < n; i += kLanes) {
-        const std::int64_t count = n - i < kLanes ? n - i : kLanes;
-        const Vec x = count == kLanes ? load(from + i) : load_first(from + i, count);
-        // What is too large for float16 becomes its largest: an infinity would make every sum that it is in
-        // infinite, or no number at all.
-        Half lanes[kLanes];
-        store(lanes, min(set1(65504.0f), max(set1(-65504.0f), x)));
-        for (std::int64_t lane = 0; lane < count; ++lane) to[(i + lane) * stride] = lanes[lane];
-    }
-}
-
-// `head` counts the heads of K, then those of V.
+// Where a slot's block lies, and its offset there.
 template <class T>
-INLINE T* head_at(const AttentionCall& call, std::int64_t head, std::int64_t slot) {
-    return reinterpret_cast<T*>(call.pages + slot / call.block_size * call.page_bytes) +
-           head * call.head_dim * call.block_size;
+struct Place {
+    KVPiece<T> piece;
+    std::int64_t offset;
+
+    Place(const AttentionCall& call, int kv_head, std::int64_t slot)
+        : piece(piece_of<T>(call, slot / call.block_size, kv_head)), offset(slot % call.block_size) {}
+};
+
+INLINE void put_key(const AttentionCall& call, const Place<Word>& to, const float* key) {
+    const float length = length_of(key, call.head_dim);
+    const auto put = [&](std::int64_t i, const Word* words, std::int64_t count) {
+        for (std::int64_t lane = 0; lane < count; ++lane)
+            to.piece.keys[place_of<Word>(i + lane, call.head_dim, call.block_size)[to.offset]] = words[lane];
+    };
+    to.piece.key_scales[to.offset] = round_words(key, call.head_dim, length, put);
+}
+INLINE void put_key(const AttentionCall& call, const Place<float>& to, const float* key) {
+    for (std::int64_t i = 0; i < call.head_dim; ++i) to.piece.keys[i * call.block_size + to.offset] = key[i];
 }
 
-template <class T>
-INLINE void put_key(const AttentionCall& call, int kv_head, std::int64_t slot, const float* key) {
-    put(key, call.head_dim, head_at<T>(call, kv_head, slot) + slot % call.block_size, call.block_size);
+INLINE void put_value(const AttentionCall& call, const Place<Word>& to, const float* value) {
+    const float largest = largest_of(value, call.head_dim);
+    const RowPlace row = place_of<Word>(to.offset, call.block_size, call.head_dim);
+    const auto put = [&](std::int64_t i, const Word* words, std::int64_t count) {
+        for (std::int64_t lane = 0; lane < count; ++lane) to.piece.values[row[i + lane]] = words[lane];
+    };
+    to.piece.value_scales[to.offset] = round_words(value, call.head_dim, largest, put);
 }
-
-template <class T>
-INLINE void put_value(const AttentionCall& call, int kv_head, std::int64_t slot, const float* value) {
-    T* head = head_at<T>(call, call.num_kv_heads + kv_head, slot);
-    put(value, call.head_dim, head + slot % call.block_size * call.head_dim, 1);
+INLINE void put_value(const AttentionCall& call, const Place<float>& to, const float* value) {
+    __builtin_memcpy(to.piece.values + to.offset * call.head_dim, value, sizeof(float) * call.head_dim);
 }
 
 }  // namespace
 
+void store_query(const AttentionCall& call, std::int64_t row, int head, const float* query) {
+    const std::int64_t dim = call.head_dim, bytes = query_bytes(call.integers, call.head_dim);
+    std::uint8_t* to = call.queries + (row * call.num_heads + head) * bytes;
+    if (!call.integers) {
+        __builtin_memcpy(to, query, static_cast<std::size_t>(bytes));
+        return;
+    }
+    auto* words = reinterpret_cast<Word*>(to);
+    words[dim - 1 + dim % 2] = 0;  // of an odd number, the last one's partner
+    const auto put = [&](std::int64_t i, const Word* from, std::int64_t count) {
+        __builtin_memcpy(words + i, from, static_cast<std::size_t>(count) * sizeof(Word));
+    };
+    const float scale = round_words(query, dim, length_of(query, dim), put);
+    __builtin_memcpy(to + bytes - sizeof scale, &scale, sizeof scale);
+}
+
 void store_key(const AttentionCall& call, int kv_head, std::int64_t slot, const float* key) {
-    call.half ? put_key<Half>(call, kv_head, slot, key) : put_key<float>(call, kv_head, slot, key);
+    if (call.integers) put_key(call, Place<Word>(call, kv_head, slot), key);
+    else put_key(call, Place<float>(call, kv_head, slot), key);
 }
 
 void store_value(const AttentionCall& call, int kv_head, std::int64_t slot, const float* value) {
-    call.half ? put_value<Half>(call, kv_head, slot, value) : put_value<float>(call, kv_head, slot, value);
+    if (call.integers) put_value(call, Place<Word>(call, kv_head, slot), value);
+    else put_value(call, Place<float>(call, kv_head, slot), value);
 }
 
 }  // namespace ratoon::RATOON_ISA

@@ -35,10 +35,11 @@ INLINE void unroll(F f) {
 
 INLINE Vec zero() { return set1(0.0f); }
 
-// 2^x for x up to 127, exactly 1 at 0; below -125 it stays at 2^-125. The relative error is 2e-7.
+// 2^x for x up to 127, exactly 1 at 0; below -60 it stays at 2^-60, because products with smaller numbers
+// soon are no normal numbers, which some processors are slow with. The relative error is 2e-7.
 INLINE Vec exp2(Vec x) {
     const Vec big = set1(0x1.8p23f);  // a sum with it has no bits behind the point: rounded to nearest even
-    x = max(set1(-125.0f), x);
+    x = max(set1(-60.0f), x);
     const Vec n = x + big, r = x - (n - big);
     Vec p = set1(1.326472721e-3f);
     p = fma(p, r, set1(9.671512812e-3f));

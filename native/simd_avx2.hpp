@@ -42,10 +42,6 @@ INLINE void store(float* p, Vec x) {
     _mm256_storeu_ps(p, x.lo);
     _mm256_storeu_ps(p + 8, x.hi);
 }
-INLINE void store(Half* p, Vec x) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.lo, _MM_FROUND_TO_NEAREST_INT));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(x.hi, _MM_FROUND_TO_NEAREST_INT));
-}
 
 INLINE Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
 INLINE Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
@@ -194,6 +190,33 @@ struct Dot {
         }
     }
     INLINE Vec value() const { return {_mm256_cvtepi32_ps(sums.lo), _mm256_cvtepi32_ps(sums.hi)}; }
+};
+
+// ---- thirty-two words: pairs of sixteen columns
+
+constexpr int kWordRows = 6;  // of a tile
+constexpr int kWordChains = 6;
+
+// Rounds to nearest even; what is no number becomes some word.
+INLINE void store_rounded(std::int16_t* p, Vec x) {
+    const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xD8));
+}
+
+// Sums of products of words, two inputs per step.
+struct PairSums {
+    __m256i lo, hi;
+
+    INLINE void clear() { lo = hi = _mm256_setzero_si256(); }
+    INLINE void add(Bytes w, std::int32_t pair) {
+        const __m256i row = _mm256_set1_epi32(pair);
+        __m256i a = _mm256_add_epi32(lo, _mm256_madd_epi16(w.lo, row));
+        __m256i b = _mm256_add_epi32(hi, _mm256_madd_epi16(w.hi, row));
+        asm("" : "+x"(a), "+x"(b));  // as in Dot
+        lo = a;
+        hi = b;
+    }
+    INLINE Vec value() const { return {_mm256_cvtepi32_ps(lo), _mm256_cvtepi32_ps(hi)}; }
 };
 
 }  // namespace ratoon::avx2

@@ -29,9 +29,6 @@ INLINE Vec load(const BFloat* p) {
 INLINE Vec load(const std::uint8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16(p)))}; }
 INLINE Vec load(const std::int8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p)))}; }
 INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x.v); }
-INLINE void store(Half* p, Vec x) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT));
-}
 
 INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
 INLINE Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -137,6 +134,29 @@ struct Dot {
         sums = _mm512_dpbusd_epi32(sums, w.v, _mm512_set1_epi32(four));
     }
     INLINE Vec value() const { return {_mm512_cvtepi32_ps(sums)}; }
+};
+
+// ---- thirty-two words: pairs of sixteen columns
+
+constexpr int kWordRows = 6;  // of a tile
+constexpr int kWordChains = 24;
+
+// Rounds to nearest even; what is no number becomes some word.
+INLINE void store_rounded(std::int16_t* p, Vec x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x.v)));
+}
+
+// Sums of products of words, two inputs per step.
+struct PairSums {
+    __m512i v;
+
+    INLINE void clear() { v = _mm512_setzero_si512(); }
+    INLINE void add(Bytes w, std::int32_t pair) {
+        __m512i sum = _mm512_dpwssd_epi32(v, w.v, _mm512_set1_epi32(pair));
+        asm("" : "+v"(sum));  // else compilers copy sums around and run out of registers
+        v = sum;
+    }
+    INLINE Vec value() const { return {_mm512_cvtepi32_ps(v)}; }
 };
 
 }  // namespace ratoon::avx512

@@ -39,18 +39,6 @@ INLINE float to_float(Half x) {
         rest < 0x0400u ? __builtin_bit_cast(std::uint32_t, small) : (rest << 13) + exponent;
     return __builtin_bit_cast(float, bits | sign);
 }
-INLINE Half to_half(float x) {
-    const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x), sign = bits >> 16 & 0x8000u,
-                        size = bits & 0x7FFFFFFFu;
-    std::uint32_t out;
-    if (size > 0x7F800000u) out = 0x7E00u;
-    else if (size >= 0x477FF000u) out = 0x7C00u;
-    else if (size <
-             0x38800000u) {  // adding 0.5 leaves multiples of 2^-24 in the low bits, rounded to nearest even
-        out = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, size) + 0.5f) - 0x3F000000u;
-    } else out = (size + 0xFFFu + (size >> 13 & 1u) - 0x38000000u) >> 13;
-    return {static_cast<std::uint16_t>(out | sign)};
-}
 
 INLINE Vec set1(float x) {
     return each_lane([&](int) { return x; });
@@ -60,9 +48,6 @@ INLINE Vec load(const T* p) {
     return each_lane([&](int i) { return to_float(p[i]); });
 }
 INLINE void store(float* p, Vec x) { __builtin_memcpy(p, x.v, sizeof x.v); }
-INLINE void store(Half* p, Vec x) {
-    for (int i = 0; i < 16; ++i) p[i] = to_half(x.v[i]);
-}
 
 INLINE Vec operator+(Vec a, Vec b) {
     return each_lane([&](int i) { return a.v[i] + b.v[i]; });
@@ -196,6 +181,38 @@ struct Dot {
     }
     INLINE Vec value() const {
         return each_lane([&](int i) { return static_cast<float>(sums[i]); });
+    }
+};
+
+// ---- thirty-two words: pairs of sixteen columns
+
+constexpr int kWordRows = 3;  // of a tile
+constexpr int kWordChains = 3;
+
+// Rounds to nearest even; what is no number becomes some word.
+INLINE void store_rounded(std::int16_t* p, Vec x) {
+    for (int i = 0; i < 16; ++i) {
+        const float whole = (x.v[i] + 0x1.8p23f) - 0x1.8p23f;
+        p[i] = whole >= -32768.0f && whole <= 32767.0f ? static_cast<std::int16_t>(whole) : std::int16_t{-32768};
+    }
+}
+
+// Sums of products of words, two inputs per step. They wrap around where there are words that no key has.
+struct PairSums {
+    std::uint32_t v[16];
+
+    INLINE void clear() { *this = {}; }
+    INLINE void add(Bytes w, std::int32_t pair) {
+        std::int16_t factors[2], words[32];
+        __builtin_memcpy(factors, &pair, 4);
+        __builtin_memcpy(words, w.v, 64);
+        for (int i = 0; i < 16; ++i) {
+            v[i] += static_cast<std::uint32_t>(words[2 * i] * factors[0]);
+            v[i] += static_cast<std::uint32_t>(words[2 * i + 1] * factors[1]);
+        }
+    }
+    INLINE Vec value() const {
+        return each_lane([&](int i) { return static_cast<float>(static_cast<std::int32_t>(v[i])); });
     }
 };
 

@@ -14,6 +14,7 @@ Function<decltype(Kernels::product)> product;
 Function<decltype(Kernels::rotate)> rotate;
 Function<decltype(Kernels::activate)> activate;
 Function<decltype(Kernels::softcap)> softcap;
+Function<decltype(Kernels::store_query)> store_query;
 Function<decltype(Kernels::store_key)> store_key;
 Function<decltype(Kernels::store_value)> store_value;
 Function<decltype(Kernels::attend_scratch_bytes)> attend_scratch_bytes;
@@ -29,6 +30,7 @@ const Kernels kernels = {
     .rotate = rotate,
     .activate = activate,
     .softcap = softcap,
+    .store_query = store_query,
     .store_key = store_key,
     .store_value = store_value,
     .attend_scratch_bytes = attend_scratch_bytes,

@@ -26,7 +26,7 @@ def model(smollm2_path: Path) -> LoadedModel:
 def test_a_model_is_opened_without_its_weights(smollm2_path: Path) -> None:
     opened = open_model(smollm2_path)
     assert opened.spec.num_layers == 30
-    assert opened.budget(SMALL).bytes_per_token == 2 * 30 * 3 * 64 * 2
+    assert opened.budget(SMALL).bytes_per_token == 2 * 30 * 3 * (64 * 2 + 4)
 
 
 def test_the_configuration_is_resolved(model: LoadedModel) -> None:

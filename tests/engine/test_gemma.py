@@ -14,7 +14,8 @@ from ratoon.errors import InvalidParameterError
 from ratoon.request.request import Request
 
 WINDOW = 512
-KIB = 1 << 10
+LAYER_BYTES = 2 * (256 * 2 + 4)
+"""What a token costs in a layer."""
 GREEDY = SamplingParams(max_tokens=4, temperature=0, ignore_eos=True)
 
 
@@ -32,8 +33,8 @@ def model(llm: LLM) -> LoadedModel:
 
 def test_beyond_the_window_a_sequence_grows_in_the_full_group_only(model: LoadedModel) -> None:
     budget = model.budget
-    assert budget.bytes_per_token == 18 * KIB
-    assert budget.bytes_per_token_beyond_windows == 3 * KIB
+    assert budget.bytes_per_token == 18 * LAYER_BYTES
+    assert budget.bytes_per_token_beyond_windows == 3 * LAYER_BYTES
     core = build_core(model)
     cache = core.scheduler.cache
     rng = random.Random(1)
@@ -48,9 +49,9 @@ def test_beyond_the_window_a_sequence_grows_in_the_full_group_only(model: Loaded
             assert len(table) - table.count(0) <= WINDOW // 16 + 1 + 256 // 16
         if request.num_generated > 1:
             assert all(len(table) - table.count(0) <= WINDOW // 16 + 1 for table in request.block_tables[1:])
-    assert held[512] == 512 * 18 * KIB
+    assert held[512] == 512 * 18 * LAYER_BYTES
     for num_tokens in range(512, 2048, 256):
-        assert held[num_tokens + 256] - held[num_tokens] == 256 * 3 * KIB
+        assert held[num_tokens + 256] - held[num_tokens] == 256 * 3 * LAYER_BYTES
     assert cache.num_free_blocks == cache.num_usable_blocks
 
 
@@ -73,5 +74,5 @@ def test_a_prompt_longer_than_the_window_is_hit_to_its_last_full_block(llm: LLM,
 
 def test_a_pool_without_a_block_for_every_group_is_refused(gemma_path: Path) -> None:
     for num_blocks in (2, 6):
-        with pytest.raises(InvalidParameterError, match="are not 7 blocks of 48 KiB"):
-            load_model(gemma_path, EngineConfig(kv_cache_bytes=num_blocks * 48 * KIB))
+        with pytest.raises(InvalidParameterError, match=r"are not 7 blocks of 48\.4 KiB"):
+            load_model(gemma_path, EngineConfig(kv_cache_bytes=num_blocks * 16 * 3 * LAYER_BYTES))

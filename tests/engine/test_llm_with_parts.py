@@ -82,7 +82,7 @@ def test_a_part_is_digested_once_for_all_answers_chunks_and_preemptions(
     num_blocks = llm.cache_stats()["num_usable_blocks"]
     parts = PromptParts(np.tile(ROWS, (4, 1)), [7], ROWS)
     before = llm.cache_stats()["num_preemptions"]
-    params = SamplingParams(max_tokens=(num_blocks - 14) * 16, n=2, seed=1, ignore_eos=True)
+    params = SamplingParams(max_tokens=(num_blocks - 13) * 16, n=2, seed=1, ignore_eos=True)
     llm.generate(parts, params)
     assert counted.call_count == 2
     assert llm.cache_stats()["num_preemptions"] > before

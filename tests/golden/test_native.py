@@ -1,4 +1,4 @@
-"""The native ops, which round activations to 8 bits and KV to float16, against recorded float32 numbers."""
+"""The native ops, which round activations to 8 bits and KV to 16, against recorded float32 numbers."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def model(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def decoder(request: pytest.FixtureRequest, model: str) -> Decoder:
-    loaded: Decoder = request.getfixturevalue(f"load_{model}")(native.NativeOps(2), "f16")
+    loaded: Decoder = request.getfixturevalue(f"load_{model}")(native.NativeOps(2), "int16")
     return loaded
 
 

@@ -58,7 +58,7 @@ def quick(
     smollm2_adapters: dict[str, Path],
 ) -> Forced:
     ops = native.NativeOps(2)
-    return forced(ops, load_smollm2(ops, "f16"), forced_logits, smollm2_path, smollm2_adapters)
+    return forced(ops, load_smollm2(ops, "int16"), forced_logits, smollm2_path, smollm2_adapters)
 
 
 @pytest.mark.parametrize(("name", "case"), CASES, ids=[f"{name}-{case['name']}" for name, case in CASES])

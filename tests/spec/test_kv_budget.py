@@ -24,49 +24,50 @@ ONE_GROUP = (CacheGroupSpec(None, tuple(range(30))),)
 
 
 def test_the_formula_in_numbers() -> None:
-    budget = kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="f16", kv_cache_bytes=512 << 20)
-    assert budget.bytes_per_token == 2 * 30 * 3 * 64 * 2
+    budget = kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="int16", kv_cache_bytes=512 << 20)
+    assert budget.bytes_per_token == 2 * 30 * 3 * (64 * 2 + 4)
     assert budget.page_bytes == 16 * budget.bytes_per_token
-    assert budget.num_blocks == (512 << 20) // budget.page_bytes == 1456
-    assert budget.max_tokens(10**6) == 1455 * 16
+    assert budget.num_blocks == (512 << 20) // budget.page_bytes == 1412
+    assert budget.max_tokens(10**6) == 1411 * 16
     assert budget.max_tokens(8192) == 8192
 
 
-def test_f32_takes_twice_the_bytes() -> None:
-    half, full = (
+def test_f32_takes_twice_the_bytes_of_integers_without_their_scales() -> None:
+    integers, floats = (
         kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype=dtype, kv_cache_bytes=1 << 30)
-        for dtype in ("f16", "f32")
+        for dtype in ("int16", "f32")
     )
-    assert full.page_bytes == 2 * half.page_bytes
+    scales = 2 * 30 * 3 * 16 * 4
+    assert floats.page_bytes == 2 * (integers.page_bytes - scales)
 
 
 def test_a_page_is_sized_by_the_largest_group() -> None:
     groups = (CacheGroupSpec(None, (0, 1)), CacheGroupSpec(8, (2,)))
-    budget = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="f16", kv_cache_bytes=1 << 20)
-    assert budget.page_bytes == 2 * 2 * 3 * 64 * 4 * 2
+    budget = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="int16", kv_cache_bytes=1 << 20)
+    assert budget.page_bytes == 2 * 2 * 3 * 4 * (64 * 2 + 4)
     assert budget.bytes_per_token == 2 * budget.page_bytes // 4
 
 
 def test_a_budget_below_two_blocks_is_refused() -> None:
-    page = 16 * 2 * 30 * 3 * 64 * 2
-    kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="f16", kv_cache_bytes=2 * page)
-    with pytest.raises(InvalidParameterError, match="360 KiB"):
-        kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="f16", kv_cache_bytes=2 * page - 1)
+    page = 16 * 2 * 30 * 3 * (64 * 2 + 4)
+    kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="int16", kv_cache_bytes=2 * page)
+    with pytest.raises(InvalidParameterError, match=r"371\.2 KiB"):
+        kv_budget(SMOLLM2, ONE_GROUP, block_size=16, kv_dtype="int16", kv_cache_bytes=2 * page - 1)
 
 
 def test_a_budget_below_a_block_for_every_group_is_refused() -> None:
     groups = (CacheGroupSpec(None, (0,)), CacheGroupSpec(8, (1,)), CacheGroupSpec(8, (2,)))
-    page = 2 * 3 * 64 * 4 * 2
-    least = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="f16", kv_cache_bytes=4 * page)
+    page = 2 * 3 * 4 * (64 * 2 + 4)
+    least = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="int16", kv_cache_bytes=4 * page)
     assert least.max_tokens(100, max_chunk=16) == 4
-    with pytest.raises(InvalidParameterError, match="not 4 blocks of 3 KiB"):
-        kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="f16", kv_cache_bytes=4 * page - 1)
+    with pytest.raises(InvalidParameterError, match=r"not 4 blocks of 3\.1 KiB"):
+        kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="int16", kv_cache_bytes=4 * page - 1)
 
 
 def test_beyond_the_windows_only_full_attention_grows() -> None:
     groups = (CacheGroupSpec(None, (0,)), CacheGroupSpec(8, (1,)), CacheGroupSpec(20, (2,)))
-    budget = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="f16", kv_cache_bytes=1 << 20)
-    assert budget.bytes_per_token == 3 * budget.bytes_per_token_beyond_windows == 3 * 2 * 3 * 64 * 2
+    budget = kv_budget(SMOLLM2, groups, block_size=4, kv_dtype="int16", kv_cache_bytes=1 << 20)
+    assert budget.bytes_per_token == 3 * budget.bytes_per_token_beyond_windows == 3 * 2 * 3 * (64 * 2 + 4)
 
 
 def blocks_by_walking(window: int | None, block_size: int, num_tokens: int, chunk: int) -> int:

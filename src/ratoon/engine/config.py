@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from ratoon.cache.eviction import EVICTION_POLICIES
 from ratoon.errors import InvalidParameterError
-from ratoon.spec.kv_budget import ELEMENT_BYTES
+from ratoon.spec.kv_budget import VECTOR_BYTES
 
 MEBIBYTE = 1 << 20
 
@@ -41,7 +41,7 @@ class EngineConfig:
         512 * MEBIBYTE, "memory for KV blocks, a hard limit; what is never used is never touched"
     )
     kv_cache_dtype: str = _setting(
-        "f16", "storage of K and V; f32 takes twice the memory", tuple(ELEMENT_BYTES)
+        "int16", "storage of K and V; f32 takes twice the memory", tuple(VECTOR_BYTES)
     )
     adapter_bytes: int = _setting(256 * MEBIBYTE, "memory for LoRA adapters, a hard limit")
     threads: int | None = _setting(

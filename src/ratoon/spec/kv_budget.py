@@ -1,6 +1,7 @@
 """What KV blocks cost and how many tokens they hold: one formula for sizing, admission and `inspect`.
 
-    page bytes = 2 (K and V) x layers of a group x KV heads x head size x block size x bytes of an element
+    page bytes = 2 (K and V) x layers of a group x KV heads x block size x bytes of a vector
+    vector     = head size x bytes of an element, and 4 for its scale where elements are integers
     blocks     = budget // page bytes, of which block 0 is the null block
 
 A request of n tokens holds, in each group, ceil(n / block size) blocks. In a group with a window of W
@@ -17,7 +18,8 @@ from ratoon.spec.cache_group import CacheGroupSpec
 from ratoon.spec.model_spec import ModelSpec
 from ratoon.util.sizes import format_bytes
 
-ELEMENT_BYTES = {"f16": 2, "f32": 4}
+VECTOR_BYTES = {"int16": (2, 4), "f32": (4, 0)}
+"""What a key or value takes, by storage: bytes of each element, bytes of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,9 @@ def kv_budget(
     Raises `InvalidParameterError` where that is less than a block for each group: it could serve nothing.
     """
     num_slots = max(len(group.layers) for group in groups)
-    per_position = 2 * num_slots * spec.num_kv_heads * spec.head_dim * ELEMENT_BYTES[kv_dtype]
-    page_bytes = per_position * block_size
+    element_bytes, scale_bytes = VECTOR_BYTES[kv_dtype]
+    vector_bytes = spec.head_dim * element_bytes + scale_bytes
+    page_bytes = 2 * num_slots * spec.num_kv_heads * block_size * vector_bytes
     num_blocks = kv_cache_bytes // page_bytes
     least = 1 + len(groups)
     if num_blocks < least:

@@ -92,7 +92,7 @@ def test_a_sequence_has_the_same_bits_alone_in_chunks_and_among_others(
     kind: str, tiny_llama: Path, open_decoder: OpenDecoder, load: Load
 ) -> None:
     ops: Ops = ReferenceOps() if kind == "reference" else NativeOps(2, kind)
-    decoder, _ = open_decoder(tiny_llama, ops=ops, kv_dtype="f16")
+    decoder, _ = open_decoder(tiny_llama, ops=ops, kv_dtype="int16")
     adapters = [None, ops.adapter(load(pairs(1))), ops.adapter(load(pairs(2, rank=19), use_rslora=True))]
 
     def last_rows(*steps: list[tuple[int, int, Adapter | None]]) -> list[Floats]:

@@ -99,7 +99,7 @@ class Attention:
         pages: Bytes,
         block_size: int,
         num_slots: int,
-        half: bool,
+        integers: bool,
     ) -> None: ...
     def run(self, x: Floats, step: Step, adapters: AdapterRows | None) -> None: ...
 

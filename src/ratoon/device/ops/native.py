@@ -36,7 +36,7 @@ MAX_THREADS = 256
 
 
 class NativePages:
-    """The pool. In a page, K of a head is [head_dim][block_size], V is [block_size][head_dim]."""
+    """The pool. What a page looks like inside is told in `native/kv_pages.hpp`."""
 
     def __init__(self, layout: KVLayout) -> None:
         num_bytes = layout.num_blocks * layout.page_bytes
@@ -164,7 +164,7 @@ class NativeOps:
     @property
     def numerics(self) -> str:
         """Version of the arithmetic: AVX2 and AVX-512 give the same bits, portable kernels others."""
-        return "native-1-portable" if self._isa == "portable" else "native-1"
+        return "native-2-portable" if self._isa == "portable" else "native-2"
 
     def supports(self, dtype: str) -> bool:
         """Whether linear weights of this storage can be packed."""
@@ -207,7 +207,7 @@ class NativeOps:
             pages=pages.pages,
             block_size=layout.block_size,
             num_slots=layout.num_slots,
-            half=layout.dtype == "f16",
+            integers=layout.dtype == "int16",
         )
         return NativeAttention(block)
 

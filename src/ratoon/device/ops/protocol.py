@@ -86,7 +86,8 @@ class StepInputs:
 class KVLayout:
     """The pool: `num_blocks` pages, each a block of `block_size` positions over a group's `num_slots` layers.
 
-    A page holds, slot after slot, K then V of all KV heads. The order inside is the implementation's own.
+    As `int16`, a key or value is a vector of integers and one float32, its scale. A page holds, slot after
+    slot, K and V of all KV heads. The order inside is the implementation's own.
     """
 
     num_blocks: int
@@ -94,13 +95,13 @@ class KVLayout:
     num_slots: int
     num_kv_heads: int
     head_dim: int
-    dtype: str = "f16"  # or "f32"
+    dtype: str = "int16"  # or "f32"
 
     @property
     def page_bytes(self) -> int:
         """Bytes of one page."""
-        itemsize = 2 if self.dtype == "f16" else 4
-        return 2 * self.num_slots * self.num_kv_heads * self.head_dim * self.block_size * itemsize
+        vector_bytes = 2 * self.head_dim + 4 if self.dtype == "int16" else 4 * self.head_dim
+        return 2 * self.num_slots * self.num_kv_heads * self.block_size * vector_bytes
 
 
 class KVPages(Protocol):

@@ -29,8 +29,39 @@ SPAN = 256
 """Positions of context that one pass of the softmax covers."""
 
 
+LARGEST = np.float32(32767)
+"""What the length of a key, or the largest element of a value, becomes where they are stored as integers."""
+LEAST = np.float32(1e-30)
+"""Sizes below it count as 0."""
+
+
+Places = tuple[NDArray[np.int64], ...]
+
+
+def store_vectors(vectors: Floats, sizes: Floats, stored: NDArray[Any], at: Places) -> None:
+    """Store `vectors` [..., dim]; where as integers, such that `sizes` [...] become `LARGEST`.
+
+    What is not finite becomes a vector that is no number, so that nobody who sees it gets an answer.
+    """
+    if stored.dtype.names == ("elements",):
+        stored["elements"][at] = vectors
+        return
+    usable = np.isfinite(sizes) & (sizes >= LEAST)
+    safe = np.where(usable, sizes, LARGEST)
+    integers = np.where(usable[..., None], vectors, 0) * (LARGEST / safe)[..., None]
+    stored["elements"][at] = np.rint(integers)
+    scales = [safe / LARGEST, np.zeros_like(safe)]
+    stored["scale"][at] = np.select([usable, np.isfinite(sizes)], scales, np.float32(np.nan))
+
+
+def load_vectors(stored: NDArray[Any]) -> Floats:
+    """Return what `store_vectors` stored: [..., dim]."""
+    elements: Floats = stored["elements"]
+    return elements if stored.dtype.names == ("elements",) else elements * stored["scale"][..., None]
+
+
 class ReferencePages:
-    """The pool; a page is [slot, K or V, offset, KV head, element]."""
+    """The pool; a page is [slot, K or V, offset, KV head] of vectors."""
 
     def __init__(self, layout: KVLayout) -> None:
         self._layout = layout
@@ -47,11 +78,14 @@ class ReferencePages:
         return self._pages
 
     def slot(self, slot: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """View one layer's keys and values, each [num_blocks, block_size, num_kv_heads, head_dim]."""
+        """View one layer's keys and values, each [num_blocks, block_size, num_kv_heads] of vectors."""
         layout = self._layout
-        numbers = self._pages.view(np.float16 if layout.dtype == "f16" else np.float32)
-        page = (layout.num_slots, 2, layout.block_size, layout.num_kv_heads, layout.head_dim)
-        layers = numbers.reshape(layout.num_blocks, *page)
+        if layout.dtype == "int16":
+            vector = np.dtype([("elements", np.int16, (layout.head_dim,)), ("scale", np.float32)])
+        else:
+            vector = np.dtype([("elements", np.float32, (layout.head_dim,))])
+        page = (layout.num_slots, 2, layout.block_size, layout.num_kv_heads)
+        layers = self._pages.view(vector).reshape(layout.num_blocks, *page)
         return layers[:, slot, 0], layers[:, slot, 1]
 
 
@@ -93,10 +127,11 @@ class ReferenceAttention:
 
     def _write(self, k: Floats, v: Floats, slots: NDArray[np.int64]) -> None:
         kept = slots >= 0
-        blocks, offsets = np.divmod(slots[kept], self._block_size)
-        with np.errstate(over="ignore"):  # infinity, where a number is beyond float16
-            self._keys[blocks, offsets] = k[kept]
-            self._values[blocks, offsets] = v[kept]
+        at = np.divmod(slots[kept], self._block_size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths = np.sqrt((k[kept] * k[kept]).sum(-1))
+            store_vectors(k[kept], lengths, self._keys, at)
+            store_vectors(v[kept], np.abs(v[kept]).max(-1), self._values, at)
 
     def _attend(self, q: Floats, step: StepInputs) -> Floats:
         """Attend each sequence's queries [n, heads, dim] to its own context: [n, heads * dim]."""
@@ -147,7 +182,7 @@ class ReferenceAttention:
         """Gather keys and values, each [kv_heads, 1, 1, SPAN, dim], zero after position `last`."""
         blocks, offsets = np.divmod(np.arange(start, min(start + SPAN, last + 1)), self._block_size)
         span = np.zeros((2, SPAN, self._w.num_kv_heads, self._w.head_dim), np.float32)
-        span[0, : len(blocks)] = self._keys[table[blocks], offsets]
-        span[1, : len(blocks)] = self._values[table[blocks], offsets]
+        span[0, : len(blocks)] = load_vectors(self._keys[table[blocks], offsets])
+        span[1, : len(blocks)] = load_vectors(self._values[table[blocks], offsets])
         keys, values = np.ascontiguousarray(span.transpose(0, 2, 1, 3))[:, :, None, None]
         return keys, values

@@ -15,6 +15,6 @@ def best_token(logits: Floats) -> int:
     if not math.isfinite(logits[best]):
         raise EngineError(
             "The model computed logits that are not finite numbers.",
-            hint="The weights may be damaged, or kv_cache_dtype f16 too narrow for this model: try f32.",
+            hint="The weights may be damaged.",
         )
     return best

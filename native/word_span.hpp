@@ -1,0 +1,112 @@
+// The arithmetic of attention over keys and values stored as 16-bit integers: exact sums of products.
+#pragma once
+
+#include "span_rows.hpp"
+#include "tile.hpp"
+#include "words.hpp"
+
+namespace ratoon::RATOON_ISA {
+
+// The queries of a unit, and one span of keys and values. Memory comes from take(pointer, count).
+class WordSpan {
+public:
+    using Stored = Word;
+    static constexpr int kRows = kWordRows;  // of a tile
+
+    template <class Take>
+    INLINE WordSpan(const AttentionCall& call, std::int64_t key_stride, std::int64_t value_stride,
+                    std::int64_t rows, Take take)
+        : pairs_((call.head_dim + 1) / 2),
+          key_stride_(2 * key_stride),
+          value_stride_(2 * value_stride),
+          query_stride_(query_bytes(true, call.head_dim) / 2),
+          columns_(static_cast<int>(whole_lanes(call.head_dim) / kLanes)) {
+        take(queries_, rows * query_stride_);
+        take(parts_, kRows * kSpan);
+    }
+
+    Word* queries() const { return queries_; }  // as store_query makes them
+
+    // Sixteen keys, and those that are asked for while these are read.
+    INLINE void set_block(int index, const KVPiece<Word>& block, const KVPiece<Word>& ahead) {
+        block_[index] = block;
+        ahead_[index] = ahead;
+        __builtin_prefetch(ahead.key_scales, 0, 2);
+        __builtin_prefetch(ahead.value_scales, 0, 2);
+    }
+    // Once is enough: from now on ask for what is near.
+    INLINE void have_asked() { __builtin_memcpy(ahead_, block_, sizeof ahead_); }
+
+    // Scores of rows [row, row + kCount) with blocks of sixteen keys.
+    template <int kCount>
+    INLINE void score(int row, Range blocks, SpanRows<kCount>& rows) const {
+        const Word* queries = queries_ + row * query_stride_;
+        float scales[kCount];
+        for (int r = 0; r < kCount; ++r)
+            __builtin_memcpy(&scales[r], queries + (r + 1) * query_stride_ - 2, sizeof(float));
+        for_column_tiles<columns_for(kCount, kWordChains)>(blocks.begin, blocks.end, [&]<class C>(C, int first) {
+            const Word *keys[C::value], *ahead[C::value];
+            for (int c = 0; c < C::value; ++c) {
+                keys[c] = block_[first + c].keys;
+                ahead[c] = ahead_[first + c].keys;
+            }
+            WordTile<kCount, C::value> tile;
+            tile.clear();
+            tile.multiply(queries, query_stride_, keys, ahead, key_stride_, pairs_);
+            tile.each([&]<int r, int c>(const PairSums& sum) {
+                store(rows.values[r] + (first + c) * kLanes,
+                      sum.value() * load(block_[first + c].key_scales) * set1(scales[r]));
+            });
+        });
+    }
+
+    // The weight of each key of a block as the mixture takes it.
+    INLINE Vec scale_weight(Vec weight, int block) const { return weight * load(block_[block].value_scales); }
+
+    // Round the weights of each row, their sum to 32767.
+    template <int kCount>
+    INLINE void put_weights(Range blocks, const SpanRows<kCount>& rows) {
+        float inverses[kLanes];
+        store(inverses, set1(kWhole) / max(set1(kLeast), load(rows.scaled_total)));
+        for (int r = 0; r < kCount; ++r) {
+            const Vec inverse = set1(inverses[r]);
+#pragma GCC unroll 8
+            for (int block = blocks.begin; block < blocks.end; ++block)
+                store_rounded(parts_ + r * kSpan + block * kLanes, load(rows.values[r] + block * kLanes) * inverse);
+        }
+    }
+
+    // The values mixed by the weights, in [kCount][whole dim].
+    template <int kCount>
+    INLINE void mix(const SpanRows<kCount>& rows, Range blocks, float* mixture) {
+        float units[kLanes];
+        store(units, load(rows.scaled_total) * set1(1.0f / kWhole));
+        for_column_tiles<columns_for(kCount, kWordChains)>(0, columns_, [&]<class C>(C, int first) {
+            WordTile<kCount, C::value> tile;
+            tile.clear();
+            for (int block = blocks.begin; block < blocks.end; ++block) {
+                const Word *values[C::value], *ahead[C::value];
+                for (int c = 0; c < C::value; ++c) {
+                    const std::int64_t column = (first + c) * 2 * kLanes;
+                    values[c] = block_[block].values + column;
+                    ahead[c] = ahead_[block].values + column;
+                }
+                tile.multiply(parts_ + block * kLanes, kSpan, values, ahead, value_stride_, kLanes / 2);
+            }
+            tile.each([&]<int r, int c>(const PairSums& sum) {
+                store(mixture + (r * columns_ + first + c) * kLanes, sum.value() * set1(units[r]));
+            });
+        });
+    }
+
+private:
+    std::int64_t pairs_;
+    std::int64_t key_stride_, value_stride_;  // from one pair of rows to the next
+    std::int64_t query_stride_;
+    int columns_;
+    KVPiece<Word> block_[kSpan / kLanes], ahead_[kSpan / kLanes];  // of the span, and asked for meanwhile
+    Word* queries_;  // [rows][query_stride_]
+    Word* parts_;    // [kRows][kSpan]: rounded weights
+};
+
+}  // namespace ratoon::RATOON_ISA
