@@ -18,7 +18,7 @@ def test_the_start_names_groups_and_the_least_prefix_that_is_reused(gemma_path: 
         groups == "groups      full attention in 3 layers; a window of 512 tokens in 15 layers, in 5 groups"
     )
     assert block_size == "block size  16 tokens; minimum reusable prefix 16 tokens"
-    assert pool == "pool        32 MiB for 1808 tokens; longest request 6976"
+    assert pool == "pool        32 MiB for 1792 tokens; longest request 6896"
 
 
 def test_without_caching_no_prefix_is_reused(smollm2_path: Path) -> None:
