@@ -163,7 +163,7 @@ class NativeOps:
 
     @property
     def numerics(self) -> str:
-        """Version of the arithmetic: AVX2 and AVX-512 give the same bits, portable kernels others."""
+        """Version of the arithmetic: the variants for x86 give the same bits, portable kernels others."""
         return "native-2-portable" if self._isa == "portable" else "native-2"
 
     def supports(self, dtype: str) -> bool:
