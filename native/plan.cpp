@@ -153,6 +153,8 @@ private:
         }
     }
 
+    // Join the spans of the same queries to pieces of about equal size, so few that merging them is cheap, and
+    // so many that every thread has as much to do as the others.
     void join_units() {
         std::vector<Unit> parts = std::move(plan_.units);
         std::ranges::stable_sort(parts, [](const Unit& a, const Unit& b) {
@@ -160,20 +162,29 @@ private:
         });
         std::int64_t total = 0;
         for (const Unit& part : parts) total += cost(part) * shape_.num_kv_heads;
-        // A part of less than two spans costs more to merge than it gains.
+        // A piece of less than two spans costs more to merge than it gains.
         const std::int64_t most = std::max<std::int64_t>(2, total / (4 * shape_.num_threads));
         plan_.units.clear();
-        for (const Unit& part : parts) {
-            if (!plan_.units.empty()) {
-                Unit& last = plan_.units.back();
-                if (last.first_query == part.first_query && last.num_queries == part.num_queries &&
-                    last.end_span == part.first_span && cost(last) + cost(part) <= most) {
-                    last.end_span = part.end_span;
-                    continue;
-                }
+        for (std::size_t i = 0, end; i < parts.size(); i = end) {
+            Unit joined = parts[i];
+            for (end = i + 1; end < parts.size() && follows(joined, parts[end]); ++end)
+                joined.end_span = parts[end].end_span;
+            const std::int64_t num_spans = joined.end_span - joined.first_span;
+            std::int64_t pieces = std::min((cost(joined) + most - 1) / most, num_spans);
+            const auto is_uneven = [&] { return pieces * shape_.num_kv_heads % shape_.num_threads != 0; };
+            while (pieces > 1 && pieces < num_spans && is_uneven()) ++pieces;
+            for (std::int64_t piece = 0; piece < pieces; ++piece) {
+                Unit unit = joined;
+                unit.first_span = joined.first_span + static_cast<std::int32_t>(piece * num_spans / pieces);
+                unit.end_span = joined.first_span + static_cast<std::int32_t>((piece + 1) * num_spans / pieces);
+                plan_.units.push_back(unit);
             }
-            plan_.units.push_back(part);
         }
+    }
+
+    static bool follows(const Unit& unit, const Unit& next) {
+        return unit.first_query == next.first_query && unit.num_queries == next.num_queries &&
+               unit.end_span == next.first_span;
     }
 
     void find_queries_to_merge() {

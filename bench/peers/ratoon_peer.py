@@ -11,10 +11,10 @@ from ratoon.request.sampling_params import SamplingParams
 
 
 class Ratoon:
-    """One engine with its default settings."""
+    """One engine with its default settings, but for a pool that the work fills and goes round in."""
 
     def __init__(self, model: Path, threads: int) -> None:
-        self._model = load_model(model, EngineConfig(threads=threads, kv_cache_bytes=1 << 30))
+        self._model = load_model(model, EngineConfig(threads=threads, kv_cache_bytes=256 << 20))
         self._core = build_core(self._model)
         self._next_id = 0
         self.description = f"ratoon {ratoon.__version__}, {model.name}, {self._model.ops_name}"
