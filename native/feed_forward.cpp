@@ -46,7 +46,9 @@ void FeedForward::run(float* x, std::int64_t num_rows, const AdapterRows* adapte
     const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, {s_.gate, s_.up}, adapters);
     const Rows active = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.down}, adapters);
     const Residual residual(engine, s_.down->panels, s_.post_norm, s_.eps, num_rows);
-    const std::int64_t inner = active.depth, groups = inner / kGroup;
+    const std::int64_t inner = active.depth, groups = inner / kGroup, blocks = divide_up(num_rows, kRowBlock);
+    // Taking an item waits for memory, so few rows, which are soon done with a group, take several at once.
+    const std::int64_t chunks = blocks == 1 ? std::min(groups, std::int64_t{4} * engine.pool.size()) : groups;
     const Adaptation entering(engine, engine.workspace.first.low, adapters, s_.layer, num_rows, hidden(),
                               {{Target::kGate, inner, inner}, {Target::kUp, inner, inner}});
     const Adaptation leaving(engine, engine.workspace.last.low, adapters, s_.layer, num_rows, inner,
@@ -54,10 +56,11 @@ void FeedForward::run(float* x, std::int64_t num_rows, const AdapterRows* adapte
     engine.pool.run([&](Worker& worker) {
         normalise_rows(engine, worker, x, num_rows, s_.norm, s_.eps, in);
         entering.reduce(worker, in);
-        worker.share(divide_up(num_rows, kRowBlock) * groups, [&](std::int64_t item, std::uint8_t* scratch) {
-            const std::int64_t row = item / groups * kRowBlock;
-            activate_group(item % groups, row, std::min(num_rows, row + kRowBlock), in, entering, active,
-                           reinterpret_cast<float*>(scratch));
+        worker.share(blocks * chunks, [&](std::int64_t item, std::uint8_t* scratch) {
+            const std::int64_t row = item / chunks * kRowBlock, chunk = item % chunks;
+            for (std::int64_t g = chunk * groups / chunks; g < (chunk + 1) * groups / chunks; ++g)
+                activate_group(g, row, std::min(num_rows, row + kRowBlock), in, entering, active,
+                               reinterpret_cast<float*>(scratch));
         });
         leaving.reduce(worker, active);
         residual.run(worker, active, leaving, x);
