@@ -47,8 +47,7 @@ void FeedForward::run(float* x, std::int64_t num_rows, const AdapterRows* adapte
     const Rows active = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.down}, adapters);
     const Residual residual(engine, s_.down->panels, s_.post_norm, s_.eps, num_rows);
     const std::int64_t inner = active.depth, groups = inner / kGroup, blocks = divide_up(num_rows, kRowBlock);
-    // Taking an item waits for memory, so few rows, which are soon done with a group, take several at once.
-    const std::int64_t chunks = blocks == 1 ? std::min(groups, std::int64_t{4} * engine.pool.size()) : groups;
+    const std::int64_t chunks = num_parts(engine, blocks, groups, groups);
     const Adaptation entering(engine, engine.workspace.first.low, adapters, s_.layer, num_rows, hidden(),
                               {{Target::kGate, inner, inner}, {Target::kUp, inner, inner}});
     const Adaptation leaving(engine, engine.workspace.last.low, adapters, s_.layer, num_rows, inner,

@@ -2,7 +2,7 @@
 // may use AVX-VNNI too, one instruction takes the place of the three of a dot product.
 #pragma once
 
-#include <immintrin.h>
+#include "fours_x86.hpp"
 
 namespace ratoon::RATOON_ISA {
 
@@ -78,14 +78,7 @@ INLINE Four largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
         m[i] = _mm256_max_epi32(_mm256_max_epi32(size(a[i].lo), size(a[i].hi)),
                                 _mm256_max_epi32(size(b[i].lo), size(b[i].hi)));
     }
-    const auto pair = [](__m256i x, __m256i y) {
-        return _mm256_max_epi32(_mm256_unpacklo_epi32(x, y), _mm256_unpackhi_epi32(x, y));
-    };
-    const __m256i m01 = pair(m[0], m[1]), m23 = pair(m[2], m[3]);
-    const __m256i all =
-        _mm256_max_epi32(_mm256_unpacklo_epi64(m01, m23), _mm256_unpackhi_epi64(m01, m23));
-    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    return Four(_mm_castsi128_ps(four));
+    return largest_of_each(m);
 }
 
 // Lanes [begin, end) of x, `other` elsewhere.
@@ -122,10 +115,7 @@ INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[
         const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
         sums[i] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
     }
-    const __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]),
-                                          _mm256_hadd_epi32(sums[2], sums[3]));
-    low = FourInts(_mm256_castsi256_si128(all));
-    high = FourInts(_mm256_extracti128_si256(all, 1));
+    sum_halves(sums, low, high);
 }
 
 // ---- sixty-four bytes: four weights of sixteen columns

@@ -1,7 +1,7 @@
 // Sixteen floats and sixty-four bytes with AVX-512 (F, BW, DQ, VL, VNNI): one register each.
 #pragma once
 
-#include <immintrin.h>
+#include "fours_x86.hpp"
 
 namespace ratoon::avx512 {
 
@@ -60,14 +60,7 @@ INLINE Four largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
                                               _mm512_castps_si512(_mm512_abs_ps(b[i].v)));
         m[i] = _mm256_max_epi32(_mm512_castsi512_si256(most), _mm512_extracti64x4_epi64(most, 1));
     }
-    const auto pair = [](__m256i x, __m256i y) {
-        return _mm256_max_epi32(_mm256_unpacklo_epi32(x, y), _mm256_unpackhi_epi32(x, y));
-    };
-    const __m256i m01 = pair(m[0], m[1]), m23 = pair(m[2], m[3]);
-    const __m256i all =
-        _mm256_max_epi32(_mm256_unpacklo_epi64(m01, m23), _mm256_unpackhi_epi64(m01, m23));
-    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    return Four(_mm_castsi128_ps(four));
+    return largest_of_each(m);
 }
 
 // Lanes [begin, end) of x, `other` elsewhere.
@@ -94,10 +87,7 @@ INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(q[i]), bytes);
         sums[i] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), bytes);
     }
-    const __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]),
-                                          _mm256_hadd_epi32(sums[2], sums[3]));
-    low = FourInts(_mm256_castsi256_si128(all));
-    high = FourInts(_mm256_extracti128_si256(all, 1));
+    sum_halves(sums, low, high);
 }
 
 // ---- sixty-four bytes: four weights of sixteen columns

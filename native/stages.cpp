@@ -43,8 +43,7 @@ void multiply_rows(Engine& engine, Worker& worker, const Panels& panels, const R
                    std::int64_t num_rows, float* out, std::int64_t stride, bool add,
                    const Adaptation* adaptation) {
     const std::int64_t blocks = divide_up(num_rows, kRowBlock), count = num_panels(panels);
-    const std::int64_t chunks =
-        std::min(count, blocks == 1 ? std::int64_t{4} * engine.pool.size() : divide_up(count, 4));
+    const std::int64_t chunks = num_parts(engine, blocks, count, divide_up(count, 4));
     worker.share(blocks * chunks, [&](std::int64_t item) {
         const std::int64_t first_row = item / chunks * kRowBlock, chunk = item % chunks;
         const std::int64_t first = chunk * count / chunks, end = (chunk + 1) * count / chunks;

@@ -20,6 +20,14 @@ constexpr std::int64_t kRowBlock = 64;
 
 static inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+// How many parts `count` panels or groups are cut in for a block of rows: `usual`, or a few for each thread
+// where there is one block only. Its rows are soon done with a part, and taking the next one waits for memory.
+static inline std::int64_t num_parts(const Engine& engine, std::int64_t row_blocks, std::int64_t count,
+                                     std::int64_t usual) {
+    const std::int64_t most = row_blocks == 1 ? std::int64_t{4} * engine.pool.size() : usual;
+    return count < most ? count : most;
+}
+
 // Before a region: memory for the input rows of a product with these matrices, in the forms that they take,
 // and as floats too where adapters ask for them.
 Rows input_rows(Workspace::Input& memory, const Kernels& kernels, std::int64_t num_rows,
