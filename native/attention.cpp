@@ -116,9 +116,9 @@ public:
     std::size_t scratch_bytes() const { return carver_.bytes; }
 
     INLINE void run(std::int64_t item) {
-        const Unit& unit = call_.units[item / call_.num_kv_heads];
+        const Unit& unit = call_.units[item];
         queries_ = call_.query + unit.first_query;
-        kv_head_ = item % call_.num_kv_heads;
+        kv_head_ = unit.kv_head;
         const KVHead<T> head = {call_, call_.tables + queries_[0].sequence * call_.table_width, kv_head_};
         ReadAhead<T> ahead(call_, item);
         begin(unit);
@@ -129,8 +129,8 @@ public:
                 span_.set_block(i, block, in_place_ ? ahead.after(block) : block);
             }
             for_row_tiles<Span::kRows>(rows_, [&]<class R>(R, int row) {
+                span_.ask_for({row * (kSpan / kLanes) / rows_, (row + R::value) * (kSpan / kLanes) / rows_});
                 walk<R::value>(span, row);
-                if (row == 0) span_.have_asked();
             });
         }
         end();

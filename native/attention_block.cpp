@@ -162,10 +162,10 @@ void Attention::run(float* x, std::int64_t num_rows, Step& step, const AdapterRo
             project_head(item % all_heads, row, std::min(num_rows, row + kRowBlock), in, entering, step,
                          call, reinterpret_cast<float*>(scratch));
         });
-        worker.share(call.num_units * kv_heads, [&](std::int64_t item, std::uint8_t* scratch) {
+        worker.share(call.num_units, [&](std::int64_t item, std::uint8_t* scratch) {
             engine.kernels.attend(call, item, scratch);
         });
-        worker.share(num_rows, [&](std::int64_t index, std::uint8_t* scratch) {
+        worker.share_rows(num_rows, [&](std::int64_t index, std::uint8_t* scratch) {
             const Query& query = plan.queries[static_cast<std::size_t>(index)];
             if (query.first_record >= 0) engine.kernels.merge(call, query, reinterpret_cast<float*>(scratch));
             put_row(engine.kernels, call.out + query.row * mixed.depth, query.row, mixed);

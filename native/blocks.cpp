@@ -18,7 +18,7 @@ void Linear::run(const float* x, std::int64_t num_rows, float* out) const {
     const Running running(*engine_);
     const Rows rows = input_rows(engine_->workspace.first, engine_->kernels, num_rows, matrices_);
     engine_->pool.run([&](Worker& worker) {
-        worker.share(num_rows,
+        worker.share_rows(num_rows,
                      [&](std::int64_t row) { put_row(engine_->kernels, x + row * rows.depth, row, rows); });
         std::int64_t column = 0;
         for (const Matrix& matrix : matrices_) {
@@ -45,7 +45,7 @@ void Embedding::run(const std::int32_t* ids, std::int64_t count, float* out) con
     }
     const std::int64_t stride = row_bytes(format_, columns_);
     engine_->pool.run([&](Worker& worker) {
-        worker.share(count, [&](std::int64_t i) {
+        worker.share_rows(count, [&](std::int64_t i) {
             float* row = out + i * columns_;
             expand_row(format_, stored_ + ids[i] * stride, columns_, row);
             for (std::int64_t c = 0; c < columns_; ++c) row[c] *= scale_;
@@ -67,7 +67,7 @@ void Head::run(const float* x, std::int64_t num_rows, float* out) const {
         normalise_rows(engine, worker, x, num_rows, norm_, eps_, in);
         multiply_rows(engine, worker, out_->panels, in, num_rows, out, columns(), false);
         if (softcap_ != 0.0f) {
-            worker.share(num_rows, [&](std::int64_t row) {
+            worker.share_rows(num_rows, [&](std::int64_t row) {
                 engine.kernels.softcap(out + row * columns(), columns(), softcap_);
             });
         }

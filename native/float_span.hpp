@@ -30,7 +30,7 @@ public:
         for (std::int64_t d = 0; d < dim_; ++d) __builtin_prefetch(ahead.keys + d * key_stride_, 0, 2);
         for (std::int64_t i = 0; i < kLanes * dim_; i += kLanes) __builtin_prefetch(ahead.values + i, 0, 2);
     }
-    INLINE void have_asked() {}
+    INLINE void ask_for(Range) {}
 
     // Scores of rows [row, row + kCount) with blocks of sixteen keys.
     template <int kCount>

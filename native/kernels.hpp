@@ -19,6 +19,11 @@ constexpr int kSpan = 128;
 // Keys (or columns of V) that are computed side by side.
 constexpr int kLanes = 16;
 
+// Rows that one item of work takes through a panel: a whole number of tiles, few enough to stay in the cache.
+constexpr std::int64_t kRowBlock = 64;
+
+static inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 // Rows (queries times the heads that share a KV head) that an attention unit may hold: enough to fetch K and V
 // seldom, few enough for the cache. One query always fits.
 static inline int unit_rows(int head_dim, int heads_per_kv_head) {
@@ -71,12 +76,13 @@ static inline std::int32_t num_spans(const Query& query) {
     return (query.end - 1) / kSpan - first_span(query) + 1;
 }
 
-// Queries whose block tables agree over some spans: the keys and values are read once for all of them.
+// Queries whose block tables agree over some spans, at one KV head: its keys and values are read once for all.
 struct Unit {
     std::int32_t first_query;
     std::int32_t num_queries;
     std::int32_t first_span;
     std::int32_t end_span;
+    std::int32_t kv_head;
 };
 
 // What a block takes of one KV head, and one head of a query.

@@ -13,8 +13,9 @@ namespace {
 //
 // Long chunks are cut into tiles of consecutive queries, which walk their own context. The queries of short
 // chunks (decodes, above all) are put in the order of their block tables; for each span, neighbours with the
-// same blocks form one unit. So blocks that many sequences share are read once. At last, units of the same
-// queries over adjoining spans are joined, as long as there remains enough to do for every thread.
+// same blocks form one part. So blocks that many sequences share are read once. Then parts of the same
+// queries over adjoining spans are joined, as long as there remains enough to do for every thread. At last
+// each becomes a unit for every KV head.
 class Planner {
 public:
     Planner(const PlanShape& shape, const GroupInputs& group, const std::vector<std::int32_t>& positions,
@@ -36,14 +37,19 @@ public:
             else short_chunks.push_back(i);
         }
         add_short_chunks(short_chunks);
-        join_units();
+        join_parts();
         find_queries_to_merge();
         find_shared_reads();
-        std::ranges::stable_sort(plan_.units, [](const Unit& a, const Unit& b) { return cost(a) > cost(b); });
+        put_in_order();
         return std::move(plan_);
     }
 
 private:
+    // What becomes a unit for each KV head, and the thread that had better take it.
+    struct Part : Unit {
+        std::int32_t thread;
+    };
+
     static std::int64_t cost(const Unit& unit) {
         return std::int64_t{unit.num_queries} * (unit.end_span - unit.first_span);
     }
@@ -85,13 +91,13 @@ private:
         }
     }
 
-    // One unit per span, for the queries from `first_query` on.
-    void add_units(std::int32_t first_query) {
+    // One part per span, for the queries from `first_query` on.
+    void add_parts(std::int32_t first_query) {
         const std::int32_t count = num_queries() - first_query;
         const std::int32_t last_span = (plan_.queries.back().end - 1) / kSpan;
         for (std::int32_t span = plan_.queries[first_query].first_visible / kSpan; span <= last_span;
              ++span) {
-            plan_.units.push_back({first_query, count, span, span + 1});
+            parts_.push_back({{first_query, count, span, span + 1, 0}, 0});
         }
     }
 
@@ -100,7 +106,7 @@ private:
         for (std::int32_t row = cu_seqlens_[sequence]; row < end; row += tile_) {
             const std::int32_t first_query = num_queries();
             add_queries(sequence, row, std::min(row + tile_, end));
-            add_units(first_query);
+            add_parts(first_query);
         }
     }
 
@@ -147,38 +153,31 @@ private:
                        shared == blocks_of(sequences[end], span)) {
                     ++end;
                 }
-                plan_.units.push_back(
-                    {first_queries[i], first_queries[end] - first_queries[i], span, span + 1});
+                const std::int32_t count = first_queries[end] - first_queries[i];
+                parts_.push_back({{first_queries[i], count, span, span + 1, 0}, 0});
             }
         }
     }
 
-    // Join the spans of the same queries to pieces of about equal size, so few that merging them is cheap, and
-    // so many that every thread has as much to do as the others.
-    void join_units() {
-        std::vector<Unit> parts = std::move(plan_.units);
-        std::ranges::stable_sort(parts, [](const Unit& a, const Unit& b) {
+    // Join the spans of the same queries, and cut what is then too much for one thread into pieces of about equal
+    // size: so few that merging is cheap, so many that every thread has as much to do as the others.
+    void join_parts() {
+        std::vector<Part> single = std::move(parts_);
+        std::ranges::stable_sort(single, [](const Unit& a, const Unit& b) {
             return std::pair(a.first_query, a.num_queries) < std::pair(b.first_query, b.num_queries);
         });
         std::int64_t total = 0;
-        for (const Unit& part : parts) total += cost(part) * shape_.num_kv_heads;
+        for (const Part& part : single) total += cost(part) * shape_.num_kv_heads;
         // A piece of less than two spans costs more to merge than it gains.
         const std::int64_t most = std::max<std::int64_t>(2, total / (4 * shape_.num_threads));
-        plan_.units.clear();
-        for (std::size_t i = 0, end; i < parts.size(); i = end) {
-            Unit joined = parts[i];
-            for (end = i + 1; end < parts.size() && follows(joined, parts[end]); ++end)
-                joined.end_span = parts[end].end_span;
-            const std::int64_t num_spans = joined.end_span - joined.first_span;
-            std::int64_t pieces = std::min((cost(joined) + most - 1) / most, num_spans);
-            const auto is_uneven = [&] { return pieces * shape_.num_kv_heads % shape_.num_threads != 0; };
-            while (pieces > 1 && pieces < num_spans && is_uneven()) ++pieces;
-            for (std::int64_t piece = 0; piece < pieces; ++piece) {
-                Unit unit = joined;
-                unit.first_span = joined.first_span + static_cast<std::int32_t>(piece * num_spans / pieces);
-                unit.end_span = joined.first_span + static_cast<std::int32_t>((piece + 1) * num_spans / pieces);
-                plan_.units.push_back(unit);
-            }
+        parts_.clear();
+        for (std::size_t i = 0, end; i < single.size(); i = end) {
+            Part joined = single[i];
+            for (end = i + 1; end < single.size() && follows(joined, single[end]); ++end)
+                joined.end_span = single[end].end_span;
+            const std::int64_t pieces = (cost(joined) + most - 1) / most, by_queries = most_by_queries(joined);
+            if (by_queries >= pieces) cut_queries(joined, even(pieces, by_queries));
+            else cut_spans(joined, even(pieces, joined.end_span - joined.first_span));
         }
     }
 
@@ -187,9 +186,49 @@ private:
                unit.end_span == next.first_span;
     }
 
+    // At least so many pieces that threads get equal shares of them, if `most` allows.
+    std::int32_t even(std::int64_t pieces, std::int64_t most) const {
+        pieces = std::min(pieces, most);
+        while (pieces > 1 && pieces < most && pieces * shape_.num_kv_heads % shape_.num_threads != 0) ++pieces;
+        return static_cast<std::int32_t>(pieces);
+    }
+
+    // Into how many units a sequence's queries may be cut, which leaves nothing to merge. Where there are few,
+    // reading the keys and values again costs more than that; sequences that share them stay together.
+    std::int64_t most_by_queries(const Unit& unit) const {
+        const Query *first = &plan_.queries[unit.first_query], *last = first + unit.num_queries - 1;
+        return first->sequence == last->sequence ? unit.num_queries / std::max(1, tile_ / 8) : 0;
+    }
+
+    void cut_queries(Part part, std::int32_t pieces) {
+        const std::int32_t first = part.first_query, count = part.num_queries;
+        for (std::int32_t piece = 0; piece < pieces; ++piece) {
+            part.first_query = first + piece * count / pieces;
+            part.num_queries = first + (piece + 1) * count / pieces - part.first_query;
+            part.thread = thread_of(part);
+            parts_.push_back(part);
+        }
+    }
+
+    void cut_spans(Part part, std::int32_t pieces) {
+        const std::int32_t first = part.first_span, count = part.end_span - first;
+        for (std::int32_t piece = 0; piece < pieces; ++piece) {
+            part.first_span = first + piece * count / pieces;
+            part.end_span = first + (piece + 1) * count / pieces;
+            part.thread = pieces == 1 ? thread_of(part) : piece * shape_.num_threads / pieces;
+            parts_.push_back(part);
+        }
+    }
+
+    // The thread that is likely to have computed a unit's queries, as the other stages are cut by rows.
+    std::int32_t thread_of(const Unit& unit) const {
+        const std::int64_t row = plan_.queries[unit.first_query].row;
+        return static_cast<std::int32_t>(row * shape_.num_threads / num_queries());
+    }
+
     void find_queries_to_merge() {
         std::vector<std::int32_t> num_units(plan_.queries.size());
-        for (const Unit& unit : plan_.units) {
+        for (const Part& unit : parts_) {
             for (std::int32_t i = 0; i < unit.num_queries; ++i) ++num_units[unit.first_query + i];
         }
         for (std::int32_t i = 0; i < num_queries(); ++i) {
@@ -204,7 +243,7 @@ private:
     void find_shared_reads() {
         std::pair<std::int32_t, std::int32_t> queries = {-1, -1};
         std::int64_t next_block = 0;
-        for (const Unit& unit : plan_.units) {
+        for (const Part& unit : parts_) {
             const Query *first = &plan_.queries[unit.first_query], *last = first + unit.num_queries - 1;
             if (first->sequence == last->sequence) continue;
             if (queries != std::pair(unit.first_query, unit.num_queries)) {
@@ -226,6 +265,21 @@ private:
         }
     }
 
+    // Units for every KV head: each thread's one after the other, head by head, so that keys and values stay in its
+    // cache, and the most expensive ones first.
+    void put_in_order() {
+        std::ranges::stable_sort(parts_, [](const Part& a, const Part& b) {
+            return std::pair(a.thread, cost(b)) < std::pair(b.thread, cost(a));
+        });
+        for (std::size_t i = 0, end; i < parts_.size(); i = end) {
+            for (end = i; end < parts_.size() && parts_[end].thread == parts_[i].thread;) ++end;
+            for (std::int32_t head = 0; head < shape_.num_kv_heads; ++head) {
+                for (std::size_t part = i; part < end; ++part) plan_.units.emplace_back(parts_[part]).kv_head = head;
+            }
+        }
+    }
+
+    std::vector<Part> parts_;
     AttentionPlan plan_;
     const PlanShape& shape_;
     const GroupInputs& group_;

@@ -39,7 +39,7 @@ struct SharedReads {
 struct AttentionPlan {
     PlanShape shape;
     std::vector<Query> queries;    // one for every row
-    std::vector<Unit> units;       // the most expensive first
+    std::vector<Unit> units;       // in the order in which threads best take them
     std::int64_t num_records = 0;  // partial results, one per span of a query whose spans are spread over units
     std::vector<SharedReads> shared_reads;
 };

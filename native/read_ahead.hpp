@@ -28,7 +28,7 @@ public:
     // The thread reads `block`; which one will it read in a while? The same one, if there is none.
     INLINE KVPiece<T> after(const KVPiece<T>& block) {
         if (at_ >= end_) return block;
-        const KVPiece<T> ahead = block_in_place(KVHead<T>{call_, table_, item_ % call_.num_kv_heads}, at_);
+        const KVPiece<T> ahead = block_in_place(KVHead<T>{call_, table_, kv_head_}, at_);
         advance();
         return ahead;
     }
@@ -37,13 +37,13 @@ private:
     static constexpr int kDistance = kSpan / kLanes;
 
     INLINE void enter() {
-        const std::int64_t index = item_ / call_.num_kv_heads;
         at_ = end_ = 0;
-        if (index >= call_.num_units) return;
-        const Unit& unit = call_.units[index];
+        if (item_ >= call_.num_units) return;
+        const Unit& unit = call_.units[item_];
         const Range visible = visible_to(call_, unit);
         at_ = larger(visible.begin, unit.first_span * kSpan) / kLanes * kLanes;
         end_ = smaller(visible.end, unit.end_span * kSpan);
+        kv_head_ = unit.kv_head;
         table_ = call_.tables + call_.query[unit.first_query].sequence * call_.table_width;
     }
 
@@ -57,6 +57,7 @@ private:
     const AttentionCall& call_;
     std::int64_t item_;
     const std::int32_t* table_ = nullptr;
+    std::int64_t kv_head_ = 0;
     int at_ = 0, end_ = 0;
 };
 

@@ -32,7 +32,7 @@ void put_row(const Kernels& kernels, const float* x, std::int64_t row, const Row
 
 void normalise_rows(Engine& engine, Worker& worker, const float* x, std::int64_t num_rows, const Floats& norm,
                     float eps, const Rows& rows) {
-    worker.share(num_rows, [&](std::int64_t row, std::uint8_t* scratch) {
+    worker.share_rows(num_rows, [&](std::int64_t row, std::uint8_t* scratch) {
         auto* normal = reinterpret_cast<float*>(scratch);
         engine.kernels.normalise(x + row * rows.depth, norm.data(), eps, rows.depth, normal);
         put_row(engine.kernels, normal, row, rows);
@@ -67,7 +67,7 @@ void Residual::run(Worker& worker, const Rows& rows, const Adaptation& adaptatio
         return multiply_rows(engine_, worker, panels_, rows, num_rows_, x, width, true, &adaptation);
     }
     multiply_rows(engine_, worker, panels_, rows, num_rows_, product_, width, false, &adaptation);
-    worker.share(num_rows_, [&](std::int64_t row, std::uint8_t* scratch) {
+    worker.share_rows(num_rows_, [&](std::int64_t row, std::uint8_t* scratch) {
         auto* normal = reinterpret_cast<float*>(scratch);
         engine_.kernels.normalise(product_ + row * width, post_norm_.data(), eps_, width, normal);
         for (std::int64_t i = 0; i < width; ++i) x[row * width + i] += normal[i];

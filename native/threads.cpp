@@ -12,6 +12,9 @@ namespace {
 // About 50 microseconds: longer than the gap between two blocks, too short to matter to anybody else.
 constexpr int kSpins = 2000;
 
+// Some hundreds of nanoseconds.
+constexpr int kPatience = 32;
+
 void pause() {
 #if defined(__x86_64__)
     _mm_pause();
@@ -40,54 +43,71 @@ void Pool::stop() {
     for (std::thread& helper : helpers_) helper.join();
 }
 
-void Pool::open() {
-    // Nobody is inside, and nobody enters while it is closed, so the word is the leader's.
-    state_.store((state_.load(std::memory_order_relaxed) + kNumber) | kOpen);
-    if (asleep_.load()) {
+void Pool::open(Do run, const void* body, std::int64_t count) {
+    offer_.run.store(run, std::memory_order_relaxed);
+    offer_.body.store(body, std::memory_order_relaxed);
+    const Ticket last = offer_.loop.load(std::memory_order_relaxed);
+    offer_.loop.store((last | kCount) + 1 + static_cast<Ticket>(count), std::memory_order_release);
+    // Whoever falls asleep at this very moment is woken by the next loop. A fence that would prevent it costs more.
+    if (asleep_.load(std::memory_order_relaxed)) {
         asleep_.store(false);
         wakes_.fetch_add(1);
         wakes_.notify_all();
     }
 }
 
+bool Pool::is_done(Ticket loop) const {
+    Ticket missing = loop & kCount;
+    for (const Thread& thread : threads_) {
+        const Ticket done = thread.done.load(std::memory_order_acquire);
+        if ((done ^ loop) <= kCount) missing -= done & kCount;
+    }
+    return missing == 0;
+}
+
 void Pool::close() {
-    std::uint64_t inside = state_.fetch_and(~kOpen) % kOpen;
-    for (int spins = 0; inside != 0; ++spins) {
+    const Ticket loop = offer_.loop.load(std::memory_order_relaxed);
+    for (int spins = 0; !is_done(loop); ++spins) {
         // A helper that takes so long has lost its processor. It may well be waiting for this one.
         if (spins < kSpins) pause();
         else std::this_thread::yield();
-        inside = state_.load(std::memory_order_acquire) % kOpen;
     }
+}
+
+// A thread has come to the end of its own range. Looking at another's takes the line from it, so there is a
+// moment's patience before that: is all done, or, for a helper, is there another loop?
+bool Pool::ends_soon(int index, Ticket loop) const {
+    for (int i = 0; i < kPatience; ++i) {
+        if (index == 0 ? is_done(loop) : offer_.loop.load(std::memory_order_relaxed) != loop) return true;
+        pause();
+    }
+    return false;
 }
 
 void Pool::help(int index) {
     keep_to_core(index, size());
-    for (std::uint64_t seen = 0;;) {
-        wait_for_loop(seen);
+    for (Ticket loop = 0;;) {
+        loop = wait_for_loop(loop);
         if (stopping_.load()) return;
-        std::uint64_t state = state_.load(std::memory_order_relaxed);
-        if (!(state & kOpen) || state / kNumber == seen) continue;
-        if (!state_.compare_exchange_strong(state, state + 1, std::memory_order_acquire)) continue;
-        seen = state / kNumber;
-        loop_.take(*this, index);
-        state_.fetch_sub(1, std::memory_order_release);
+        // If the leader has gone on meanwhile, these are the next loop's. Then there is nothing left to take.
+        const Do run = offer_.run.load(std::memory_order_relaxed);
+        const void* body = offer_.body.load(std::memory_order_relaxed);
+        run(*this, index, loop, body);
     }
 }
 
-// Wait for an open loop of another number: awake for a while, then asleep.
-void Pool::wait_for_loop(std::uint64_t seen) {
-    const auto found = [&] {
-        const std::uint64_t state = state_.load();
-        return stopping_.load() || ((state & kOpen) && state / kNumber != seen);
-    };
-    for (int i = 0; i < kSpins; ++i) {
-        if (found()) return;
-        pause();
+// Wait for another loop than that: awake for a while, then asleep.
+Pool::Ticket Pool::wait_for_loop(Ticket seen) {
+    const auto found = [&] { return offer_.loop.load(std::memory_order_acquire) != seen || stopping_.load(std::memory_order_relaxed); };
+    for (;;) {
+        for (int i = 0; i < kSpins; ++i) {
+            if (found()) return offer_.loop.load(std::memory_order_acquire);
+            pause();
+        }
+        const std::uint32_t wake = wakes_.load();
+        asleep_.store(true);
+        if (!found()) wakes_.wait(wake);
     }
-    // The leader opens before it looks for sleepers, and a sleeper is counted before it looks for a loop.
-    const std::uint32_t wake = wakes_.load();
-    asleep_.store(true);
-    if (!found()) wakes_.wait(wake);
 }
 
 }  // namespace ratoon

@@ -7,6 +7,7 @@
 // sleep. The leader is one of the pool, so no more threads compute than were asked for.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,12 @@ namespace ratoon {
 
 class Pool;
 
+template <class Body>
+void call(const Body& body, std::int64_t i, [[maybe_unused]] std::uint8_t* scratch) {
+    if constexpr (std::is_invocable_v<const Body&, std::int64_t>) body(i);
+    else body(i, scratch);
+}
+
 // The leader's view of the pool, in a region.
 class Worker {
 public:
@@ -30,6 +37,10 @@ public:
     // weights in the order in which they lie, and then helps the others with theirs.
     template <class Body>
     void share(std::int64_t count, Body&& body);
+
+    // The same for bodies so short that taking one at a time would take longer: rows.
+    template <class Body>
+    void share_rows(std::int64_t count, const Body& body);
 
 private:
     Pool& pool_;
@@ -59,65 +70,98 @@ public:
 private:
     friend class Worker;
 
-    // What one thread takes from the loop that is open: items of its range. On a line of its own.
-    struct alignas(64) Thread {
-        std::atomic<std::int64_t> taken{0};
+    // A loop's number and, in the lower bits, a count of items.
+    using Ticket = std::uint64_t;
+    static constexpr int kCountBits = 24;
+    static constexpr Ticket kCount = (Ticket{1} << kCountBits) - 1;
+
+    // What a thread writes while it works, each on a line that is seldom anybody else's: how many items of its
+    // range were taken in the loop of that number, and how many it has done itself, of whatever range.
+    struct Thread {
+        alignas(64) std::atomic<Ticket> taken{0};
+        alignas(64) std::atomic<Ticket> done{0};
         Buffer scratch;
     };
 
-    // The loop, and the function that lets thread `index` take items of it until none are left.
-    struct Loop {
-        void (*take)(Pool& pool, int index);
-        const void* body;
-        std::int64_t count;
+    // What the leader offers, all on one line: the loop, with the number of its items; and the function that
+    // lets thread `index` do items of it until none are left.
+    using Do = void (*)(Pool& pool, int index, Ticket loop, const void* body);
+    struct alignas(64) Offer {
+        std::atomic<Ticket> loop{0};
+        std::atomic<Do> run{nullptr};
+        std::atomic<const void*> body{nullptr};
     };
 
     template <class Body>
-    static void take(Pool& pool, int index);
+    static void run(Pool& pool, int index, Ticket loop, const void* body);
 
-    void open();
+    void open(Do run, const void* body, std::int64_t count);
     void close();  // and wait for those who are still at an item
+    bool is_done(Ticket loop) const;
+    std::int64_t take(int owner, Ticket loop, std::int64_t size);
+    bool ends_soon(int index, Ticket loop) const;
     void help(int index);
-    void wait_for_loop(std::uint64_t seen);
+    Ticket wait_for_loop(Ticket seen);
     void stop();
 
     std::vector<Thread> threads_;
     std::vector<std::thread> helpers_;
-    Loop loop_{};
-
-    // Helpers at the open loop; whether there is one; its number. One word, so that a helper enters only
-    // what is open, and the leader's closing is final.
-    static constexpr std::uint64_t kOpen = std::uint64_t{1} << 16, kNumber = kOpen << 1;
-    alignas(64) std::atomic<std::uint64_t> state_{0};
+    Offer offer_;
     alignas(64) std::atomic<bool> asleep_{false};  // perhaps some helper
     std::atomic<std::uint32_t> wakes_{0};
     std::atomic<bool> stopping_{false};
 };
 
 template <class Body>
-void Pool::take(Pool& pool, int index) {
-    const Body& body = *static_cast<const Body*>(pool.loop_.body);
-    const std::int64_t count = pool.loop_.count, threads = pool.size();
+void Pool::run(Pool& pool, int index, Ticket loop, const void* shared) {
+    const Body& body = *static_cast<const Body*>(shared);
+    const auto count = static_cast<std::int64_t>(loop & kCount), threads = std::int64_t{pool.size()};
+    Thread& self = pool.threads_[static_cast<std::size_t>(index)];
+    Ticket done = loop - static_cast<Ticket>(count);
     for (std::int64_t t = 0; t < threads; ++t) {
-        const std::int64_t owner = (index + t) % threads, end = (owner + 1) * count / threads,
-                           begin = owner * count / threads;
-        std::atomic<std::int64_t>& taken = pool.threads_[static_cast<std::size_t>(owner)].taken;
-        if (begin + taken.load(std::memory_order_relaxed) >= end) continue;
-        for (std::int64_t i; (i = begin + taken.fetch_add(1, std::memory_order_relaxed)) < end;) {
-            if constexpr (std::is_invocable_v<const Body&, std::int64_t>) body(i);
-            else body(i, pool.threads_[static_cast<std::size_t>(index)].scratch.data());
+        if (t == 1 && pool.ends_soon(index, loop)) return;
+        const std::int64_t owner = (index + t) % threads, begin = owner * count / threads,
+                           size = (owner + 1) * count / threads - begin;
+        for (std::int64_t i; (i = pool.take(static_cast<int>(owner), loop, size)) < size;) {
+            call(body, begin + i, self.scratch.data());
+            self.done.store(++done, std::memory_order_release);
         }
+    }
+}
+
+// The number of an item that nobody has taken of the thread's range, or its size where there is none, or
+// where the loop is long over.
+inline std::int64_t Pool::take(int owner, Ticket loop, std::int64_t size) {
+    std::atomic<Ticket>& word = threads_[static_cast<std::size_t>(owner)].taken;
+    const Ticket none = loop & ~kCount;
+    Ticket taken = word.load(std::memory_order_relaxed);
+    for (;;) {
+        const Ticket first = taken > none ? taken : none;
+        if (first >= none + static_cast<Ticket>(size)) return size;
+        if (word.compare_exchange_weak(taken, first + 1, std::memory_order_relaxed))
+            return static_cast<std::int64_t>(first - none);
     }
 }
 
 template <class Body>
 void Worker::share(std::int64_t count, Body&& body) {
-    pool_.loop_ = {&Pool::take<std::remove_reference_t<Body>>, &body, count};
-    for (Pool::Thread& thread : pool_.threads_) thread.taken.store(0, std::memory_order_relaxed);
     const bool alone = count <= 1 || pool_.size() == 1;
-    if (!alone) pool_.open();
-    pool_.loop_.take(pool_, 0);
-    if (!alone) pool_.close();
+    if (alone) {
+        for (std::int64_t i = 0; i < count; ++i) call(body, i, pool_.threads_.front().scratch.data());
+        return;
+    }
+    using Plain = std::remove_reference_t<Body>;
+    pool_.open(&Pool::run<Plain>, &body, count);
+    Pool::run<Plain>(pool_, 0, pool_.offer_.loop.load(std::memory_order_relaxed), &body);
+    pool_.close();
+}
+
+template <class Body>
+void Worker::share_rows(std::int64_t count, const Body& body) {
+    const std::int64_t run = std::clamp<std::int64_t>(count / (8 * pool_.size()), 1, 8);
+    share((count + run - 1) / run, [&](std::int64_t item, std::uint8_t* scratch) {
+        for (std::int64_t i = item * run; i < std::min(count, (item + 1) * run); ++i) call(body, i, scratch);
+    });
 }
 
 }  // namespace ratoon

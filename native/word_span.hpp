@@ -34,8 +34,8 @@ public:
         __builtin_prefetch(ahead.key_scales, 0, 2);
         __builtin_prefetch(ahead.value_scales, 0, 2);
     }
-    // Once is enough: from now on ask for what is near.
-    INLINE void have_asked() { __builtin_memcpy(ahead_, block_, sizeof ahead_); }
+    // Of the blocks ahead, ask for these.
+    INLINE void ask_for(Range blocks) { asked_ = blocks; }
 
     // Scores of rows [row, row + kCount) with blocks of sixteen keys.
     template <int kCount>
@@ -48,7 +48,7 @@ public:
             const Word *keys[C::value], *ahead[C::value];
             for (int c = 0; c < C::value; ++c) {
                 keys[c] = block_[first + c].keys;
-                ahead[c] = ahead_[first + c].keys;
+                ahead[c] = near_or_ahead(first + c).keys;
             }
             WordTile<kCount, C::value> tile;
             tile.clear();
@@ -89,7 +89,7 @@ public:
                 for (int c = 0; c < C::value; ++c) {
                     const std::int64_t column = (first + c) * 2 * kLanes;
                     values[c] = block_[block].values + column;
-                    ahead[c] = ahead_[block].values + column;
+                    ahead[c] = near_or_ahead(block).values + column;
                 }
                 tile.multiply(parts_ + block * kLanes, kSpan, values, ahead, value_stride_, kLanes / 2);
             }
@@ -100,6 +100,11 @@ public:
     }
 
 private:
+    const KVPiece<Word>& near_or_ahead(int block) const {
+        return (asked_.begin <= block && block < asked_.end ? ahead_ : block_)[block];
+    }
+
+    Range asked_{};
     std::int64_t pairs_;
     std::int64_t key_stride_, value_stride_;  // from one pair of rows to the next
     std::int64_t query_stride_;
