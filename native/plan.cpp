@@ -45,10 +45,15 @@ public:
     }
 
 private:
-    // What becomes a unit for each KV head, and the thread that had better take it.
+    // A unit, or one for each KV head; and the thread that had better take it.
+    static constexpr std::int32_t kEveryHead = -1;
     struct Part : Unit {
         std::int32_t thread;
     };
+
+    static bool is_at(const Unit& unit, std::int32_t head) {
+        return unit.kv_head == kEveryHead || unit.kv_head == head;
+    }
 
     static std::int64_t cost(const Unit& unit) {
         return std::int64_t{unit.num_queries} * (unit.end_span - unit.first_span);
@@ -97,7 +102,7 @@ private:
         const std::int32_t last_span = (plan_.queries.back().end - 1) / kSpan;
         for (std::int32_t span = plan_.queries[first_query].first_visible / kSpan; span <= last_span;
              ++span) {
-            parts_.push_back({{first_query, count, span, span + 1, 0}, 0});
+            parts_.push_back({{first_query, count, span, span + 1, kEveryHead}, 0});
         }
     }
 
@@ -154,7 +159,7 @@ private:
                     ++end;
                 }
                 const std::int32_t count = first_queries[end] - first_queries[i];
-                parts_.push_back({{first_queries[i], count, span, span + 1, 0}, 0});
+                parts_.push_back({{first_queries[i], count, span, span + 1, kEveryHead}, 0});
             }
         }
     }
@@ -175,9 +180,8 @@ private:
             Part joined = single[i];
             for (end = i + 1; end < single.size() && follows(joined, single[end]); ++end)
                 joined.end_span = single[end].end_span;
-            const std::int64_t pieces = (cost(joined) + most - 1) / most, by_queries = most_by_queries(joined);
-            if (by_queries >= pieces) cut_queries(joined, even(pieces, by_queries));
-            else cut_spans(joined, even(pieces, joined.end_span - joined.first_span));
+            if (cost(joined) > most && has_many_queries(joined)) cut_queries(joined);
+            else cut_spans(joined, (cost(joined) + most - 1) / most);
         }
     }
 
@@ -186,32 +190,35 @@ private:
                unit.end_span == next.first_span;
     }
 
-    // At least so many pieces that threads get equal shares of them, if `most` allows.
-    std::int32_t even(std::int64_t pieces, std::int64_t most) const {
-        pieces = std::min(pieces, most);
-        while (pieces > 1 && pieces < most && pieces * shape_.num_kv_heads % shape_.num_threads != 0) ++pieces;
-        return static_cast<std::int32_t>(pieces);
-    }
-
-    // Into how many units a sequence's queries may be cut, which leaves nothing to merge. Where there are few,
-    // reading the keys and values again costs more than that; sequences that share them stay together.
-    std::int64_t most_by_queries(const Unit& unit) const {
+    // Whether every thread gets some queries of one sequence. Several sequences stay together: what they share is
+    // read once for all.
+    bool has_many_queries(const Unit& unit) const {
         const Query *first = &plan_.queries[unit.first_query], *last = first + unit.num_queries - 1;
-        return first->sequence == last->sequence ? unit.num_queries / std::max(1, tile_ / 8) : 0;
+        return first->sequence == last->sequence &&
+               unit.num_queries * shape_.num_kv_heads / shape_.num_threads >= std::max(1, tile_ / 8);
     }
 
-    void cut_queries(Part part, std::int32_t pieces) {
-        const std::int32_t first = part.first_query, count = part.num_queries;
-        for (std::int32_t piece = 0; piece < pieces; ++piece) {
-            part.first_query = first + piece * count / pieces;
-            part.num_queries = first + (piece + 1) * count / pieces - part.first_query;
-            part.thread = thread_of(part);
-            parts_.push_back(part);
+    // An equal share for every thread of all queries at the first head, then all at the second, and so on: nothing
+    // has to be merged, and little is read twice.
+    void cut_queries(Part part) {
+        const std::int64_t first = part.first_query, count = part.num_queries, all = count * shape_.num_kv_heads;
+        for (part.thread = 0; part.thread < shape_.num_threads; ++part.thread) {
+            const std::int64_t end = (part.thread + 1) * all / shape_.num_threads;
+            for (std::int64_t at = part.thread * all / shape_.num_threads, next; at < end; at = next) {
+                part.kv_head = static_cast<std::int32_t>(at / count);
+                next = std::min(end, (part.kv_head + 1) * count);
+                part.first_query = static_cast<std::int32_t>(first + at % count);
+                part.num_queries = static_cast<std::int32_t>(next - at);
+                parts_.push_back(part);
+            }
         }
     }
 
-    void cut_spans(Part part, std::int32_t pieces) {
+    // Pieces of about equal size, if possible as many for each thread.
+    void cut_spans(Part part, std::int64_t wanted) {
         const std::int32_t first = part.first_span, count = part.end_span - first;
+        auto pieces = static_cast<std::int32_t>(std::min<std::int64_t>(wanted, count));
+        while (pieces > 1 && pieces < count && pieces * shape_.num_kv_heads % shape_.num_threads != 0) ++pieces;
         for (std::int32_t piece = 0; piece < pieces; ++piece) {
             part.first_span = first + piece * count / pieces;
             part.end_span = first + (piece + 1) * count / pieces;
@@ -229,6 +236,7 @@ private:
     void find_queries_to_merge() {
         std::vector<std::int32_t> num_units(plan_.queries.size());
         for (const Part& unit : parts_) {
+            if (!is_at(unit, 0)) continue;
             for (std::int32_t i = 0; i < unit.num_queries; ++i) ++num_units[unit.first_query + i];
         }
         for (std::int32_t i = 0; i < num_queries(); ++i) {
@@ -274,7 +282,9 @@ private:
         for (std::size_t i = 0, end; i < parts_.size(); i = end) {
             for (end = i; end < parts_.size() && parts_[end].thread == parts_[i].thread;) ++end;
             for (std::int32_t head = 0; head < shape_.num_kv_heads; ++head) {
-                for (std::size_t part = i; part < end; ++part) plan_.units.emplace_back(parts_[part]).kv_head = head;
+                for (std::size_t part = i; part < end; ++part) {
+                    if (is_at(parts_[part], head)) plan_.units.emplace_back(parts_[part]).kv_head = head;
+                }
             }
         }
     }
