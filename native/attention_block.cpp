@@ -132,6 +132,15 @@ void Attention::project_head(std::int64_t head, std::int64_t first_row, std::int
 }
 
 void Attention::run(float* x, std::int64_t num_rows, Step& step, const AdapterRows* adapters) const {
+    pass(x, x, num_rows, step, adapters);
+}
+
+void Attention::store(const float* x, std::int64_t num_rows, Step& step, const AdapterRows* adapters) const {
+    pass(x, nullptr, num_rows, step, adapters);
+}
+
+void Attention::pass(const float* x, float* to, std::int64_t num_rows, Step& step,
+                     const AdapterRows* adapters) const {
     Engine& engine = *engine_;
     const Running running(engine);
     require(num_rows == step.num_rows(), "x must have one row per position of the step");
@@ -157,11 +166,13 @@ void Attention::run(float* x, std::int64_t num_rows, Step& step, const AdapterRo
     engine.pool.run([&](Worker& worker) {
         normalise_rows(engine, worker, x, num_rows, s_.norm, s_.eps, in);
         entering.reduce(worker, in);
-        worker.share(divide_up(num_rows, kRowBlock) * all_heads, [&](std::int64_t item, std::uint8_t* scratch) {
-            const std::int64_t row = item / all_heads * kRowBlock;
-            project_head(item % all_heads, row, std::min(num_rows, row + kRowBlock), in, entering, step,
+        const std::int64_t first_head = to ? 0 : num_heads, count = all_heads - first_head;
+        worker.share(divide_up(num_rows, kRowBlock) * count, [&](std::int64_t item, std::uint8_t* scratch) {
+            const std::int64_t row = item / count * kRowBlock;
+            project_head(first_head + item % count, row, std::min(num_rows, row + kRowBlock), in, entering, step,
                          call, reinterpret_cast<float*>(scratch));
         });
+        if (!to) return;
         worker.share(call.num_units, [&](std::int64_t item, std::uint8_t* scratch) {
             engine.kernels.attend(call, item, scratch);
         });
@@ -171,7 +182,7 @@ void Attention::run(float* x, std::int64_t num_rows, Step& step, const AdapterRo
             put_row(engine.kernels, call.out + query.row * mixed.depth, query.row, mixed);
         });
         leaving.reduce(worker, context);
-        residual.run(worker, mixed, leaving, x);
+        residual.run(worker, mixed, leaving, to);
     });
 }
 

@@ -52,8 +52,12 @@ public:
     // Throws std::invalid_argument, and has changed nothing, where the step does not fit the pages.
     // `adapters` are those of the rows, null where there are none.
     void run(float* x, std::int64_t num_rows, Step& step, const AdapterRows* adapters) const;
+    // Write K and V of the rows, and do no more.
+    void store(const float* x, std::int64_t num_rows, Step& step, const AdapterRows* adapters) const;
 
 private:
+    // What `x` gives is added to `to`, if there is one.
+    void pass(const float* x, float* to, std::int64_t num_rows, Step& step, const AdapterRows* adapters) const;
     struct HeadPanels {
         const Panels* panels;
         std::int64_t first;

@@ -244,6 +244,14 @@ void bind_attention(nb::module_& m) {
                 const nb::gil_scoped_release release;
                 self.attention.run(x.data(), extent(x, 0), step, adapters);
             },
+            "x"_a.noconvert(), "step"_a, "adapters"_a.none())
+        .def(
+            "store",
+            [](const PagedAttention& self, const Input& x, Step& step, const AdapterRows* adapters) {
+                check_width(x, self.attention.hidden());
+                const nb::gil_scoped_release release;
+                self.attention.store(x.data(), extent(x, 0), step, adapters);
+            },
             "x"_a.noconvert(), "step"_a, "adapters"_a.none());
 }
 

@@ -49,8 +49,8 @@ class Decoder:
         """Run the tokens int32 [n], writing their K and V; return the last output [m, hidden] of `rows`.
 
         `given` are input rows [k, hidden], each with the place from which on they stand for the tokens' own.
-        K and V of all sequences are written before any attention of the same layer reads. The last
-        feed-forward, which serves nothing but the logits, is computed for `rows` only.
+        K and V of all sequences are written before any attention of the same layer reads. Of the last layer,
+        which serves nothing but the logits, all else is computed for `rows` only.
         """
         step = self._ops.begin(inputs)
         adapters = adapters_of_rows = None
@@ -61,11 +61,14 @@ class Decoder:
         for place, values in given:
             x[place : place + len(values)] = values
         self._before(x, step, adapters)
-        self._last.attention(x, step, adapters)
-        self.shared_reads = self._ops.shared_reads(step)
-        x = x.take(rows, axis=0)
+        readers = step
+        if len(rows) < len(x):
+            self._last.attention.store(x, step, adapters)
+            x, adapters, readers = x[rows], adapters_of_rows, self._ops.begin(inputs.readers(rows))
         if len(rows):
-            self._last.feed_forward(x, adapters_of_rows)
+            self._last.attention(x, readers, adapters)
+            self._last.feed_forward(x, adapters)
+        self.shared_reads = self._ops.shared_reads(step)
         return x
 
     def logits(self, hidden: Floats) -> Floats:

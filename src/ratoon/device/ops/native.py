@@ -67,6 +67,11 @@ class NativeAttention:
         assert isinstance(step, _native.Step), "a step of another implementation"
         self.block.run(x, step, packed_rows(adapters))
 
+    def store(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
+        """Write K and V of `x` [n, hidden], and do no more."""
+        assert isinstance(step, _native.Step), "a step of another implementation"
+        self.block.store(x, step, packed_rows(adapters))
+
 
 class NativeFeedForward:
     """One layer's feed-forward network."""

@@ -81,6 +81,16 @@ class StepInputs:
     write_slots: tuple[NDArray[np.int64], ...]
     adapters: tuple[Adapter | None, ...] = ()
 
+    def readers(self, rows: NDArray[np.intp]) -> "StepInputs":
+        """Return the same places for `rows` [m] only, each a sequence of its own that writes nothing."""
+        sequences = np.searchsorted(self.cu_seqlens, rows, side="right") - 1
+        return StepInputs(
+            positions=self.positions[rows],
+            cu_seqlens=np.arange(len(rows) + 1, dtype=np.int32),
+            block_tables=tuple(table[sequences] for table in self.block_tables),
+            write_slots=tuple(np.full(len(rows), -1, np.int64) for _ in self.write_slots),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
@@ -119,7 +129,7 @@ class KVPages(Protocol):
 
 
 class Step(Protocol):
-    """A step's inputs as the implementation keeps them; valid until the next `begin`."""
+    """A step's inputs as the implementation keeps them."""
 
 
 class SharedReads(Protocol):
@@ -203,6 +213,10 @@ class AttentionBlock(Protocol):
 
     def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
         """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
+        ...
+
+    def store(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
+        """Write K and V of `x` [n, hidden], and do no more."""
         ...
 
 

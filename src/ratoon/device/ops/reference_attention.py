@@ -22,7 +22,7 @@ from ratoon.device.ops.protocol import (
     Step,
     StepInputs,
 )
-from ratoon.device.ops.reference_adapter import reference_rows
+from ratoon.device.ops.reference_adapter import ReferenceAdapterRows, reference_rows
 from ratoon.device.ops.reference_functions import Product, rms_norm, rotate, softcap, tile_width
 
 SPAN = 256
@@ -106,6 +106,19 @@ class ReferenceAttention:
         """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
         assert isinstance(step, StepInputs)
         w, rows = self._w, reference_rows(adapters)
+        context = self._attend(self._store(x, step, rows), step)
+        out = self._out(context)
+        rows.add(out, context, w.layer, "out")
+        x += out if w.post_norm is None else rms_norm(out, w.post_norm, w.eps)
+
+    def store(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
+        """Write K and V of `x` [n, hidden], and do no more."""
+        assert isinstance(step, StepInputs)
+        self._store(x, step, reference_rows(adapters))
+
+    def _store(self, x: Floats, step: StepInputs, rows: ReferenceAdapterRows) -> Floats:
+        """Write K and V; return the queries [n, heads, dim]."""
+        w = self._w
         h = rms_norm(x, w.norm, w.eps)
         qkv = self._qkv(h)
         ends = np.array([w.num_heads, w.num_heads + w.num_kv_heads]) * w.head_dim
@@ -120,10 +133,7 @@ class ReferenceAttention:
         if w.k_norm is not None:
             k = rms_norm(k, w.k_norm, w.eps)
         self._write(rotate(k, step.positions, w.rope), v, step.write_slots[w.group])
-        context = self._attend(rotate(q, step.positions, w.rope), step)
-        out = self._out(context)
-        rows.add(out, context, w.layer, "out")
-        x += out if w.post_norm is None else rms_norm(out, w.post_norm, w.eps)
+        return rotate(q, step.positions, w.rope)
 
     def _write(self, k: Floats, v: Floats, slots: NDArray[np.int64]) -> None:
         kept = slots >= 0
