@@ -49,6 +49,15 @@ def test_only_the_rows_asked_for_come_back(decoder: Decoder, whole: Floats, lone
     assert decoder(TOKENS, lone_step(1, 0, 50), np.array([], np.intp)).shape == (0, 32)
 
 
+def test_rows_that_nobody_asks_for_are_read_later(
+    decoder: Decoder, whole: Floats, lone_step: LoneStep
+) -> None:
+    decoder(TOKENS[:20], lone_step(1, 0, 20), np.array([], np.intp))
+    decoder(TOKENS[20:40], lone_step(1, 20, 40), np.array([3]))
+    hidden = decoder(TOKENS[40:], lone_step(1, 40, 50), np.arange(10))
+    assert decoder.logits(hidden).tobytes() == whole[40:].tobytes()
+
+
 def test_a_sequence_may_read_blocks_that_the_same_step_writes(decoder: Decoder, whole: Floats) -> None:
     """The second sequence begins at position 32 with the first one's two full blocks in its table."""
     inputs = _inputs((0, 40, [3, 4, 5, 0]), (32, 50, [3, 4, 6, 7]))
