@@ -12,7 +12,7 @@ namespace {
 // About 50 microseconds: longer than the gap between two blocks, too short to matter to anybody else.
 constexpr int kSpins = 2000;
 
-// Some hundreds of nanoseconds.
+// Half a microsecond.
 constexpr int kPatience = 32;
 
 void pause() {
@@ -43,17 +43,19 @@ void Pool::stop() {
     for (std::thread& helper : helpers_) helper.join();
 }
 
-void Pool::open(Do run, const void* body, std::int64_t count) {
+Pool::Ticket Pool::open(Do run, const void* body, std::int64_t count) {
     offer_.run.store(run, std::memory_order_relaxed);
     offer_.body.store(body, std::memory_order_relaxed);
-    const Ticket last = offer_.loop.load(std::memory_order_relaxed);
-    offer_.loop.store((last | kCount) + 1 + static_cast<Ticket>(count), std::memory_order_release);
-    // Whoever falls asleep at this very moment is woken by the next loop. A fence that would prevent it costs more.
+    const Ticket last = offer_.loop.load(std::memory_order_relaxed),
+                 loop = (last | kCount) + 1 + static_cast<Ticket>(count);
+    offer_.loop.store(loop, std::memory_order_release);
+    // Whoever falls asleep at this very moment is woken by the next loop; the fence against that costs more.
     if (asleep_.load(std::memory_order_relaxed)) {
         asleep_.store(false);
         wakes_.fetch_add(1);
         wakes_.notify_all();
     }
+    return loop;
 }
 
 bool Pool::is_done(Ticket loop) const {
@@ -65,8 +67,7 @@ bool Pool::is_done(Ticket loop) const {
     return missing == 0;
 }
 
-void Pool::close() {
-    const Ticket loop = offer_.loop.load(std::memory_order_relaxed);
+void Pool::wait_until_done(Ticket loop) const {
     for (int spins = 0; !is_done(loop); ++spins) {
         // A helper that takes so long has lost its processor. It may well be waiting for this one.
         if (spins < kSpins) pause();
@@ -89,7 +90,7 @@ void Pool::help(int index) {
     for (Ticket loop = 0;;) {
         loop = wait_for_loop(loop);
         if (stopping_.load()) return;
-        // If the leader has gone on meanwhile, these are the next loop's. Then there is nothing left to take.
+        // If the leader has gone on meanwhile, these are a later loop's, and of this one nothing is left to take.
         const Do run = offer_.run.load(std::memory_order_relaxed);
         const void* body = offer_.body.load(std::memory_order_relaxed);
         run(*this, index, loop, body);
@@ -98,15 +99,16 @@ void Pool::help(int index) {
 
 // Wait for another loop than that: awake for a while, then asleep.
 Pool::Ticket Pool::wait_for_loop(Ticket seen) {
-    const auto found = [&] { return offer_.loop.load(std::memory_order_acquire) != seen || stopping_.load(std::memory_order_relaxed); };
     for (;;) {
         for (int i = 0; i < kSpins; ++i) {
-            if (found()) return offer_.loop.load(std::memory_order_acquire);
+            const Ticket loop = offer_.loop.load(std::memory_order_acquire);
+            if (loop != seen || stopping_.load()) return loop;
             pause();
         }
+        // A sleeper is counted before it looks again.
         const std::uint32_t wake = wakes_.load();
         asleep_.store(true);
-        if (!found()) wakes_.wait(wake);
+        if (offer_.loop.load() == seen && !stopping_.load()) wakes_.wait(wake);
     }
 }
 

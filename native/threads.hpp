@@ -1,10 +1,15 @@
 // The pool of threads that all kernels of one process share.
 //
 // The calling thread leads: it runs a block of the model as one region and offers each loop of it to the
-// helpers. Whoever is there takes items; the leader goes on as soon as no item is left and nobody is at one.
-// So a helper that the operating system keeps from the processor costs its help and nothing else. Helpers
-// wait awake for some tens of microseconds, longer than Python needs to come with the next block, and then
-// sleep. The leader is one of the pool, so no more threads compute than were asked for.
+// helpers. Whoever is there takes items; the leader goes on as soon as all are done. So a helper that the
+// operating system keeps from the processor costs its help and nothing else. Helpers wait awake for some tens
+// of microseconds, longer than Python needs to come with the next block, and then sleep. The leader is one of
+// the pool, so no more threads compute than were asked for.
+//
+// A step has hundreds of loops of some microseconds, and a cache line takes up to a quarter of one from core
+// to core. So each line has one writer as long as all goes well: the leader writes the offer, each thread what
+// it has taken of its own range and what it has done. An item is taken with the number of its loop, which
+// nobody can do any more when the loop is over; so late helpers need not be waited for, nor words be reset.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +26,7 @@ namespace ratoon {
 
 class Pool;
 
+// body(i), or body(i, scratch) if it wants that.
 template <class Body>
 void call(const Body& body, std::int64_t i, [[maybe_unused]] std::uint8_t* scratch) {
     if constexpr (std::is_invocable_v<const Body&, std::int64_t>) body(i);
@@ -70,21 +76,21 @@ public:
 private:
     friend class Worker;
 
-    // A loop's number and, in the lower bits, a count of items.
+    // The number of a loop (it would take months to come again) and, in the lower bits, a count of items.
     using Ticket = std::uint64_t;
     static constexpr int kCountBits = 24;
     static constexpr Ticket kCount = (Ticket{1} << kCountBits) - 1;
 
-    // What a thread writes while it works, each on a line that is seldom anybody else's: how many items of its
-    // range were taken in the loop of that number, and how many it has done itself, of whatever range.
+    // How many items of the thread's range were taken in a loop, and how many it has done itself, of whatever
+    // range.
     struct Thread {
         alignas(64) std::atomic<Ticket> taken{0};
         alignas(64) std::atomic<Ticket> done{0};
         Buffer scratch;
     };
 
-    // What the leader offers, all on one line: the loop, with the number of its items; and the function that
-    // lets thread `index` do items of it until none are left.
+    // The loop, with the number of its items; the function that lets thread `index` do items until none are
+    // left; its body.
     using Do = void (*)(Pool& pool, int index, Ticket loop, const void* body);
     struct alignas(64) Offer {
         std::atomic<Ticket> loop{0};
@@ -95,10 +101,10 @@ private:
     template <class Body>
     static void run(Pool& pool, int index, Ticket loop, const void* body);
 
-    void open(Do run, const void* body, std::int64_t count);
-    void close();  // and wait for those who are still at an item
+    Ticket open(Do run, const void* body, std::int64_t count);
+    void wait_until_done(Ticket loop) const;
     bool is_done(Ticket loop) const;
-    std::int64_t take(int owner, Ticket loop, std::int64_t size);
+    std::int64_t take(std::int64_t owner, Ticket loop, std::int64_t size);
     bool ends_soon(int index, Ticket loop) const;
     void help(int index);
     Ticket wait_for_loop(Ticket seen);
@@ -122,7 +128,7 @@ void Pool::run(Pool& pool, int index, Ticket loop, const void* shared) {
         if (t == 1 && pool.ends_soon(index, loop)) return;
         const std::int64_t owner = (index + t) % threads, begin = owner * count / threads,
                            size = (owner + 1) * count / threads - begin;
-        for (std::int64_t i; (i = pool.take(static_cast<int>(owner), loop, size)) < size;) {
+        for (std::int64_t i; (i = pool.take(owner, loop, size)) < size;) {
             call(body, begin + i, self.scratch.data());
             self.done.store(++done, std::memory_order_release);
         }
@@ -131,7 +137,7 @@ void Pool::run(Pool& pool, int index, Ticket loop, const void* shared) {
 
 // The number of an item that nobody has taken of the thread's range, or its size where there is none, or
 // where the loop is long over.
-inline std::int64_t Pool::take(int owner, Ticket loop, std::int64_t size) {
+inline std::int64_t Pool::take(std::int64_t owner, Ticket loop, std::int64_t size) {
     std::atomic<Ticket>& word = threads_[static_cast<std::size_t>(owner)].taken;
     const Ticket none = loop & ~kCount;
     Ticket taken = word.load(std::memory_order_relaxed);
@@ -145,15 +151,14 @@ inline std::int64_t Pool::take(int owner, Ticket loop, std::int64_t size) {
 
 template <class Body>
 void Worker::share(std::int64_t count, Body&& body) {
-    const bool alone = count <= 1 || pool_.size() == 1;
-    if (alone) {
+    if (count <= 1 || pool_.size() == 1) {
         for (std::int64_t i = 0; i < count; ++i) call(body, i, pool_.threads_.front().scratch.data());
         return;
     }
     using Plain = std::remove_reference_t<Body>;
-    pool_.open(&Pool::run<Plain>, &body, count);
-    Pool::run<Plain>(pool_, 0, pool_.offer_.loop.load(std::memory_order_relaxed), &body);
-    pool_.close();
+    const Pool::Ticket loop = pool_.open(&Pool::run<Plain>, &body, count);
+    Pool::run<Plain>(pool_, 0, loop, &body);
+    pool_.wait_until_done(loop);
 }
 
 template <class Body>
