@@ -330,13 +330,14 @@ void bind_head(nb::module_& m) {
         .def_prop_ro("columns", &Head::columns)
         .def(
             "run",
-            [](const Head& self, const Input& x, const Output& out) {
+            [](const Head& self, const Input& x, const Output& out, const Array<std::int32_t, 1>& best) {
                 check_width(x, self.hidden());
                 check_output(x, out, self.columns());
+                require(extent(x, 0) == extent(best, 0), "x and best must have the same number of rows");
                 const nb::gil_scoped_release release;
-                self.run(x.data(), extent(x, 0), out.data());
+                self.run(x.data(), extent(x, 0), out.data(), best.data());
             },
-            "x"_a.noconvert(), "out"_a.noconvert());
+            "x"_a.noconvert(), "out"_a.noconvert(), "best"_a.noconvert());
 }
 
 }  // namespace

@@ -1,9 +1,21 @@
 #include "blocks.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "require.hpp"
 #include "stages.hpp"
 
 namespace ratoon {
+namespace {
+
+// Logits that the head computes at once: few enough for the highest to be found while they are in the cache.
+constexpr std::int64_t kCached = 1 << 14;
+
+// A NaN is higher than any number.
+bool is_lower(float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
+
+}  // namespace
 
 Linear::Linear(std::shared_ptr<Engine> engine, std::vector<Matrix> matrices)
     : engine_(std::move(engine)), matrices_(std::move(matrices)) {
@@ -58,20 +70,40 @@ Head::Head(std::shared_ptr<Engine> engine, Floats norm, Matrix out, float eps, f
     require(out_->panels.depth == hidden(), "the head's weights have another shape");
 }
 
-void Head::run(const float* x, std::int64_t num_rows, float* out) const {
+void Head::run(const float* x, std::int64_t num_rows, float* out, std::int32_t* best) const {
     Engine& engine = *engine_;
     const Running running(engine);
     engine.pool.reserve_scratch(static_cast<std::size_t>(hidden()) * 4);
     const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, {out_});
+    const std::int64_t blocks = divide_up(num_rows, kRowBlock), count = num_panels(out_->panels);
+    const std::int64_t cached = std::min(num_rows, kRowBlock) * columns() / kCached;
+    const std::int64_t pieces = std::min(count, std::max(cached, std::int64_t{4} * engine.pool.size()));
+    const auto first_panel = [&](std::int64_t piece) { return piece * count / pieces; };
+    Floats highest(static_cast<std::size_t>(num_rows * pieces));  // of each piece of each row
     engine.pool.run([&](Worker& worker) {
         normalise_rows(engine, worker, x, num_rows, norm_, eps_, in);
-        multiply_rows(engine, worker, out_->panels, in, num_rows, out, columns(), false);
-        if (softcap_ != 0.0f) {
-            worker.share_rows(num_rows, [&](std::int64_t row) {
-                engine.kernels.softcap(out + row * columns(), columns(), softcap_);
-            });
-        }
+        worker.share(blocks * pieces, [&](std::int64_t item) {
+            const std::int64_t first_row = item / pieces * kRowBlock, piece = item % pieces;
+            const std::int64_t end_row = std::min(num_rows, first_row + kRowBlock);
+            const std::int64_t first = first_panel(piece), end = first_panel(piece + 1);
+            const std::int64_t width = std::min(columns(), end * kPanel) - first * kPanel;
+            float* numbers = out + first_row * columns() + first * kPanel;
+            engine.kernels.product(out_->panels, first, end, in, first_row, end_row, numbers, columns(), false);
+            for (std::int64_t row = first_row; row < end_row; ++row, numbers += columns()) {
+                if (softcap_ != 0.0f) engine.kernels.softcap(numbers, width, softcap_);
+                highest[static_cast<std::size_t>(row * pieces + piece)] =
+                    engine.kernels.highest(numbers, width);
+            }
+        });
     });
+    for (std::int64_t row = 0; row < num_rows; ++row) {
+        const float* of_pieces = highest.data() + row * pieces;
+        const float* piece = std::max_element(of_pieces, of_pieces + pieces, is_lower);
+        const float* numbers = out + row * columns();
+        const auto is_it = [&](float number) { return number == *piece || std::isnan(number); };
+        const float* first = numbers + first_panel(piece - of_pieces) * kPanel;
+        best[row] = static_cast<std::int32_t>(std::find_if(first, numbers + columns(), is_it) - numbers);
+    }
 }
 
 }  // namespace ratoon

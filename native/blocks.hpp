@@ -68,13 +68,14 @@ private:
     FeedForwardSettings s_;
 };
 
-// Final norm, output projection, optional soft cap (0 is off).
+// Final norm, output projection, optional soft cap (0 is off); best[i] is the first column of row i's highest
+// number, or of its first NaN.
 class Head {
 public:
     Head(std::shared_ptr<Engine> engine, Floats norm, Matrix out, float eps, float softcap);
     std::int64_t hidden() const { return static_cast<std::int64_t>(norm_.size()); }
     std::int64_t columns() const { return out_->panels.columns; }
-    void run(const float* x, std::int64_t num_rows, float* out) const;
+    void run(const float* x, std::int64_t num_rows, float* out, std::int32_t* best) const;
 
 private:
     std::shared_ptr<Engine> engine_;

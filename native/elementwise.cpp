@@ -122,4 +122,36 @@ void softcap(float* x, std::int64_t n, float cap) {
     if (whole < n) store_first(x + whole, n - whole, squash(load_first(x + whole, n - whole)));
 }
 
+float highest(const float* x, std::int64_t n) {
+    using Floats = float __attribute__((vector_size(64)));
+    using Ints = std::int32_t __attribute__((vector_size(64)));
+    constexpr int kChains = 4;
+    Floats high[kChains];
+    Ints is_nan[kChains] = {};
+    for (Floats& chain : high) chain = Floats{} - __builtin_inff();
+    const auto add = [&](int chain, const float* from, std::int64_t count) {
+        Floats numbers = high[chain];
+        __builtin_memcpy(&numbers, from, static_cast<std::size_t>(count) * sizeof(float));
+        high[chain] = numbers > high[chain] ? numbers : high[chain];
+        is_nan[chain] |= numbers != numbers;
+    };
+    std::int64_t i = 0;
+    for (; i + 16 * kChains <= n; i += 16 * kChains) {
+        for (int chain = 0; chain < kChains; ++chain) add(chain, x + i + 16 * chain, 16);
+    }
+    for (; i < n; i += 16) add(0, x + i, n - i < 16 ? n - i : 16);
+    for (int chain = 1; chain < kChains; ++chain) {
+        high[0] = high[chain] > high[0] ? high[chain] : high[0];
+        is_nan[0] |= is_nan[chain];
+    }
+    float result = high[0][0];
+    std::int32_t any_nan = 0;
+    for (int lane = 0; lane < 16; ++lane) {
+        result = high[0][lane] > result ? high[0][lane] : result;
+        any_nan |= is_nan[0][lane];
+    }
+    if (any_nan) return __builtin_nanf("");
+    return result;
+}
+
 }  // namespace ratoon::RATOON_ISA

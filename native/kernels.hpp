@@ -133,6 +133,8 @@ struct Kernels {
     void (*activate)(Activation activation, const float* gate, const float* up, std::int64_t n, float* out);
     // x = cap * tanh(x / cap)
     void (*softcap)(float* x, std::int64_t n, float cap);
+    // The highest of n numbers; NaN if one of them is.
+    float (*highest)(const float* x, std::int64_t n);
 
     // Keep a head's query, scaled such that scores are exponents of 2.
     void (*store_query)(const AttentionCall& call, std::int64_t row, int head, const float* query);

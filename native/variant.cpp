@@ -17,6 +17,7 @@ Function<decltype(Kernels::product)> product;
 Function<decltype(Kernels::rotate)> rotate;
 Function<decltype(Kernels::activate)> activate;
 Function<decltype(Kernels::softcap)> softcap;
+Function<decltype(Kernels::highest)> highest;
 Function<decltype(Kernels::store_query)> store_query;
 Function<decltype(Kernels::store_key)> store_key;
 Function<decltype(Kernels::store_value)> store_value;
@@ -33,6 +34,7 @@ const Kernels kernels = {
     .rotate = rotate,
     .activate = activate,
     .softcap = softcap,
+    .highest = highest,
     .store_query = store_query,
     .store_key = store_key,
     .store_value = store_value,

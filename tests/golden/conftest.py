@@ -75,7 +75,7 @@ def forced_logits() -> Callable[..., Floats]:
         inputs = StepInputs(positions, cu_seqlens, tuple(tables), tuple(places), (adapter,))
         return decoder.logits(
             decoder(np.array(token_ids, np.int32), inputs, np.arange(first, len(token_ids)))
-        )
+        )[0]
 
     return run
 

@@ -52,7 +52,7 @@ def logits_of(name: str, ops: Ops, change: Change = lambda spec: spec) -> Floats
         )
         inputs = StepInputs(positions, np.array([0, end - first], np.int32), tuple(tables), places)
         hidden.append(decoder(np.array(tokens[first:end], np.int32), inputs, np.arange(end - first)))
-    return decoder.logits(np.concatenate(hidden))
+    return decoder.logits(np.concatenate(hidden))[0]
 
 
 @pytest.mark.parametrize("name", MODELS)

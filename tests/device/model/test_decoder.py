@@ -24,7 +24,7 @@ def decoder(tiny_llama: Path, open_decoder: Callable[..., tuple[Decoder, int]]) 
 @pytest.fixture
 def whole(decoder: Decoder, lone_step: LoneStep) -> Floats:
     """Return the logits of `TOKENS`, computed at once."""
-    return decoder.logits(decoder(TOKENS, lone_step(1, 0, 50), np.arange(50)))
+    return decoder.logits(decoder(TOKENS, lone_step(1, 0, 50), np.arange(50)))[0]
 
 
 def _inputs(*spans: tuple[int, int, list[int]]) -> StepInputs:
@@ -40,12 +40,12 @@ def _inputs(*spans: tuple[int, int, list[int]]) -> StepInputs:
 def test_chunks_give_the_bits_of_the_whole(decoder: Decoder, whole: Floats, lone_step: LoneStep) -> None:
     for first, last in ((0, 1), (1, 18), (18, 49), (49, 50)):
         hidden = decoder(TOKENS[first:last], lone_step(1, first, last), np.arange(last - first))
-        assert decoder.logits(hidden).tobytes() == whole[first:last].tobytes()
+        assert decoder.logits(hidden)[0].tobytes() == whole[first:last].tobytes()
 
 
 def test_only_the_rows_asked_for_come_back(decoder: Decoder, whole: Floats, lone_step: LoneStep) -> None:
     hidden = decoder(TOKENS, lone_step(1, 0, 50), np.array([49, 7, 7]))
-    assert decoder.logits(hidden).tobytes() == whole[[49, 7, 7]].tobytes()
+    assert decoder.logits(hidden)[0].tobytes() == whole[[49, 7, 7]].tobytes()
     assert decoder(TOKENS, lone_step(1, 0, 50), np.array([], np.intp)).shape == (0, 32)
 
 
@@ -62,15 +62,15 @@ def test_a_sequence_may_read_blocks_that_the_same_step_writes(decoder: Decoder, 
     """The second sequence begins at position 32 with the first one's two full blocks in its table."""
     inputs = _inputs((0, 40, [3, 4, 5, 0]), (32, 50, [3, 4, 6, 7]))
     hidden = decoder(np.concatenate([TOKENS[:40], TOKENS[32:]]), inputs, np.arange(58))
-    assert decoder.logits(hidden[40:]).tobytes() == whole[32:].tobytes()
-    assert decoder.logits(hidden[:40]).tobytes() == whole[:40].tobytes()
+    assert decoder.logits(hidden[40:])[0].tobytes() == whole[32:].tobytes()
+    assert decoder.logits(hidden[:40])[0].tobytes() == whole[:40].tobytes()
 
 
 def test_company_does_not_change_bits(decoder: Decoder, whole: Floats) -> None:
     other = TOKENS[::-1]
     inputs = _inputs((0, 9, [8, 0, 0, 0]), (0, 50, [1, 2, 3, 4]), (0, 33, [9, 10, 11, 0]))
     hidden = decoder(np.concatenate([other[:9], TOKENS, other[:33]]), inputs, np.arange(9, 59))
-    assert decoder.logits(hidden).tobytes() == whole.tobytes()
+    assert decoder.logits(hidden)[0].tobytes() == whole.tobytes()
 
 
 def test_given_rows_stand_for_their_tokens(decoder: Decoder, whole: Floats, lone_step: LoneStep) -> None:
@@ -81,7 +81,7 @@ def test_given_rows_stand_for_their_tokens(decoder: Decoder, whole: Floats, lone
         np.arange(50),
         [(0, table[:1]), (30, table[30:33])],
     )
-    assert decoder.logits(hidden).tobytes() == whole.tobytes()
+    assert decoder.logits(hidden)[0].tobytes() == whole.tobytes()
 
 
 def test_given_rows_are_not_scaled(
@@ -100,5 +100,5 @@ def test_other_rows_change_what_comes_after_them(
 ) -> None:
     table = decoder._embedding(TOKENS)
     other = decoder(TOKENS, lone_step(1, 0, 50), np.arange(50), [(30, table[30:31] + 1)])
-    assert decoder.logits(other)[:30].tobytes() == whole[:30].tobytes()
-    assert decoder.logits(other)[30:].tobytes() != whole[30:].tobytes()
+    assert decoder.logits(other)[0][:30].tobytes() == whole[:30].tobytes()
+    assert decoder.logits(other)[0][30:].tobytes() != whole[30:].tobytes()

@@ -330,7 +330,7 @@ def decoder_logits(decoder: Decoder, num_groups: int, lone_step: LoneStep) -> ND
         )
         for first, last in ((0, 25), (25, 40))
     ]
-    return decoder.logits(np.concatenate(hidden))
+    return decoder.logits(np.concatenate(hidden))[0]
 
 
 @pytest.mark.parametrize("file_format", ["gguf", "safetensors"])

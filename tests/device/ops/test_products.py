@@ -174,8 +174,35 @@ def test_a_quantised_feed_forward_block_is_near_the_reference(native: Ops, dtype
 @pytest.mark.parametrize("softcap", [0.0, 2.0])
 def test_a_head_is_that_of_the_reference(native: Ops, softcap: float) -> None:
     weights, x = HeadWeights(norm_weight(DEPTH), stored("F16", 1003, DEPTH), 1e-5, softcap), rows_of(3)
-    expected = ReferenceOps().head(weights)(x)
-    np.testing.assert_allclose(native.head(weights)(x), expected, rtol=1e-5, atol=1e-5)
+    expected, _ = ReferenceOps().head(weights)(x)
+    np.testing.assert_allclose(native.head(weights)(x)[0], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
+@pytest.mark.parametrize("vocab", [1, 5, 16, 1003, 5000])
+@pytest.mark.parametrize("num_rows", [1, 3, 70])
+def test_a_head_finds_the_first_of_the_highest_as_numpy_does(
+    ops: Ops, num_rows: int, vocab: int, softcap: float
+) -> None:
+    """With few different weights most maxima come several times; a NaN is higher than anything."""
+    rng = np.random.default_rng(vocab)
+    out = rng.integers(0, 2, (vocab, DEPTH)).astype(np.float16)
+    out[:, 1:] = 0
+    x = rng.standard_normal((num_rows, DEPTH), dtype=np.float32)
+    for _ in range(2):
+        tensor = RawTensor("out", out.shape, "F16", memoryview(out.tobytes()))
+        logits, best = ops.head(HeadWeights(np.ones(DEPTH, np.float32), tensor, 1e-5, softcap))(x)
+        assert best.dtype == np.int32
+        assert best.tolist() == logits.argmax(axis=1).tolist()
+        out[[vocab // 2, -1], 0] = np.nan
+    assert np.isnan(logits[np.arange(num_rows), best]).all()
+
+
+def test_a_head_without_rows_finds_nothing(ops: Ops) -> None:
+    head = ops.head(HeadWeights(np.ones(DEPTH, np.float32), stored("F16", 40, DEPTH), 1e-5, 0.0))
+    logits, best = head(rows_of(0))
+    assert logits.shape == (0, 40)
+    assert best.shape == (0,)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -185,13 +212,15 @@ def test_a_row_has_the_same_bits_alone_and_in_any_company(ops: Ops, dtype: str) 
     head = ops.head(HeadWeights(np.ones(DEPTH, np.float32), stored(dtype, 40, DEPTH), 1e-5, 30.0))
     x = rows_of(75)
     inner = np.ascontiguousarray(x[:, :256])
-    whole = linear(x), _in_place(feed_forward, inner), head(x)
+    whole = linear(x), _in_place(feed_forward, inner), *head(x)
     for size in (1, 2, 3, 5, 7, 13, 66):
         for first in (0, 9):
             part = slice(first, first + size)
             assert linear(x[part]).tobytes() == whole[0][part].tobytes()
             assert _in_place(feed_forward, inner[part]).tobytes() == whole[1][part].tobytes()
-            assert head(x[part]).tobytes() == whole[2][part].tobytes()
+            logits, best = head(x[part])
+            assert logits.tobytes() == whole[2][part].tobytes()
+            assert best.tobytes() == whole[3][part].tobytes()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -69,4 +69,6 @@ def test_a_head_norms_projects_and_caps(softcap: float) -> None:
     norm, out, x = _random(24), _random(50, 24), _random(3, 24)
     exact = _norm(x, norm) @ out.T
     expected = softcap * np.tanh(exact / softcap) if softcap else exact
-    np.testing.assert_allclose(OPS.head(HeadWeights(norm, _raw(out), 0.0, softcap))(x), expected, atol=1e-4)
+    found, best = OPS.head(HeadWeights(norm, _raw(out), 0.0, softcap))(x)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert best.tolist() == found.argmax(axis=1).tolist()

@@ -7,7 +7,7 @@ import pytest
 
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.ops.native import NativeOps
-from ratoon.device.ops.protocol import Floats, Ops, StepInputs
+from ratoon.device.ops.protocol import Floats, Ints, Ops, StepInputs
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.device.runner.model_runner import LOGIT_ROWS, ModelRunner
 from ratoon.device.sampling.logprobs import top_logprobs
@@ -62,7 +62,7 @@ def test_greedy_generation_follows_the_best_logit(
 ) -> None:
     tokens = _generate(runner, GREEDY, 12)
     known = np.array([*PROMPT, *tokens], np.int32)
-    logits = decoder.logits(decoder(known, lone_step(1, 0, len(known)), np.arange(len(known))))
+    logits = decoder.logits(decoder(known, lone_step(1, 0, len(known)), np.arange(len(known))))[0]
     assert logits.argmax(axis=1).tolist()[len(PROMPT) - 1 : -1] == tokens
 
 
@@ -117,7 +117,8 @@ def test_the_observer_sees_where_each_sampled_row_stands(
     _run(runner, _prefill(sample=None), _prefill(request_id=8))
     assert [(request_id, position) for request_id, position, _ in seen] == [(8, len(PROMPT) - 1)]
     token_ids = np.array(PROMPT, np.int32)
-    expected = decoder.logits(decoder(token_ids, lone_step(1, 0, len(PROMPT)), np.array([len(PROMPT) - 1])))
+    hidden = decoder(token_ids, lone_step(1, 0, len(PROMPT)), np.array([len(PROMPT) - 1]))
+    expected, _ = decoder.logits(hidden)
     assert seen[0][2] == expected[0].tobytes()
 
 
@@ -176,8 +177,11 @@ def test_prompt_logprobs_cover_every_target_and_sampling_follows(
     chunk = _prefill(token_ids=prompt, prompt_logprobs=2, prompt_targets=prompt[1:])
     plain, asked = _run(runner, _prefill(token_ids=prompt), chunk)
     token_ids = np.array(prompt, np.int32)
-    logits = decoder.logits(decoder(token_ids, lone_step(1, 0, len(prompt)), np.arange(len(prompt))))
-    expected = [top_logprobs(row, 2, target) for row, target in zip(logits[:-1], prompt[1:], strict=True)]
+    logits = decoder.logits(decoder(token_ids, lone_step(1, 0, len(prompt)), np.arange(len(prompt))))[0]
+    expected = [
+        top_logprobs(row, int(row.argmax()), 2, target)
+        for row, target in zip(logits[:-1], prompt[1:], strict=True)
+    ]
     assert list(asked.prompt_logprobs) == expected
     assert asked.token_ids == plain.token_ids == (logits[-1].argmax(),)
     assert plain.prompt_logprobs == ()
@@ -201,7 +205,7 @@ class CountingDecoder(Decoder):
     def __call__(self, token_ids: Any, inputs: StepInputs, rows: Any, given: Any = ()) -> Floats:
         return self.inner(token_ids, inputs, rows, given)
 
-    def logits(self, hidden: Floats) -> Floats:
+    def logits(self, hidden: Floats) -> tuple[Floats, Ints]:
         self.asked.append(len(hidden))
         return self.inner.logits(hidden)
 
@@ -231,8 +235,9 @@ def test_a_request_samples_the_same_alone_and_in_company(runner: ModelRunner) ->
 
 def test_logits_that_are_not_finite_fail_the_step(decoder: Decoder) -> None:
     class Broken(CountingDecoder):
-        def logits(self, hidden: Floats) -> Floats:
-            return super().logits(hidden) * np.float32(np.nan)
+        def logits(self, hidden: Floats) -> tuple[Floats, Ints]:
+            logits, best = super().logits(hidden)
+            return logits * np.float32(np.nan), best
 
     runner = ModelRunner(Broken(decoder), num_groups=1, block_size=16)
     with pytest.raises(EngineError, match="not finite"):

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ratoon.device.ops.protocol import Floats
+from ratoon.device.sampling import sampler
 from ratoon.device.sampling.randomness import gumbel, token_bits
-from ratoon.device.sampling.sampler import NEAR, sample
+from ratoon.device.sampling.sampler import NEAR
 from ratoon.errors import EngineError
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.step import SampleSpec
@@ -17,6 +19,10 @@ from ratoon.step import SampleSpec
 
 def _spec(seed: int = 0, num_generated: int = 0, **params: Any) -> SampleSpec:
     return SampleSpec(SamplingParams(**params), seed, num_generated)
+
+
+def _sample(logits: Floats, spec: SampleSpec) -> int:
+    return sampler.sample(logits, int(logits.argmax()), spec)
 
 
 def _kept(logits: list[float], params: SamplingParams) -> dict[int, float]:
@@ -39,7 +45,7 @@ def _kept(logits: list[float], params: SamplingParams) -> dict[int, float]:
 
 def _assert_drawn(logits: list[float], params: SamplingParams, seed: int, index: int) -> None:
     """Check that the token is kept by the filters and that no other one wins against it."""
-    token = sample(np.array(logits, np.float32), SampleSpec(params, seed, index))
+    token = _sample(np.array(logits, np.float32), SampleSpec(params, seed, index))
     kept = _kept(logits, params)
     assert token in kept
     tokens = np.array(list(kept))
@@ -74,7 +80,7 @@ def test_a_large_vocabulary_is_no_different(filters: dict[str, Any]) -> None:
 def test_tokens_far_behind_the_best_win_as_often_as_they_should() -> None:
     logits = np.concatenate([np.zeros(1), np.full(20_000, NEAR - 0.1)]).astype(np.float32)
     expected = 300 / (1 + math.exp(-(NEAR - 0.1)) / 20_000)
-    far = sum(sample(logits, _spec(4, i)) > 0 for i in range(300))
+    far = sum(_sample(logits, _spec(4, i)) > 0 for i in range(300))
     assert abs(far - expected) < 3.3 * math.sqrt(expected * (1 - expected / 300))  # p = 0.001
 
 
@@ -85,7 +91,7 @@ def test_rows_that_are_alike_are_mostly_drawn_alike() -> None:
     for index in range(400):
         one = (rng.standard_normal(300) * 1.5).astype(np.float32)
         other = one + rng.standard_normal(300).astype(np.float32) * np.float32(0.5)
-        agreed += sample(one, _spec(1, index)) == sample(other, _spec(1, index))
+        agreed += _sample(one, _spec(1, index)) == _sample(other, _spec(1, index))
         p, q = (np.exp(row, dtype=np.float64) / np.exp(row, dtype=np.float64).sum() for row in (one, other))
         promised += np.minimum(p, q).sum() / np.maximum(p, q).sum()
     assert agreed > promised - 3.3 * math.sqrt(400 / 4)
@@ -93,12 +99,12 @@ def test_rows_that_are_alike_are_mostly_drawn_alike() -> None:
 
 def test_nearly_impossible_tokens_are_not_drawn_and_break_nothing() -> None:
     logits = np.array([-np.inf, 3.0, -1e30, -900.0], np.float32)
-    assert {sample(logits, _spec(i)) for i in range(50)} == {1}
+    assert {_sample(logits, _spec(i)) for i in range(50)} == {1}
 
 
 def test_frequencies_are_the_probabilities() -> None:
     logits = np.array([0.0, 1.0, 2.0, -1.0], np.float32)
-    draws = [sample(logits, _spec(9, i, temperature=0.8)) for i in range(5000)]
+    draws = [_sample(logits, _spec(9, i, temperature=0.8)) for i in range(5000)]
     weights = np.exp(logits.astype(np.float64) / 0.8)
     expected = 5000 * weights / weights.sum()
     assert ((np.bincount(draws, minlength=4) - expected) ** 2 / expected).sum() < 16.3  # 3 degrees, p = 0.001
@@ -107,43 +113,43 @@ def test_frequencies_are_the_probabilities() -> None:
 def test_greedy_takes_the_lowest_id_of_the_best_and_leaves_the_row_alone() -> None:
     logits = np.array([1.0, 5.0, 5.0], np.float32)
     before = logits.tobytes()
-    assert sample(logits, _spec(temperature=0)) == 1
-    sample(logits, _spec(temperature=1, top_k=2, logit_bias={0: 3.0}))
+    assert _sample(logits, _spec(temperature=0)) == 1
+    _sample(logits, _spec(temperature=1, top_k=2, logit_bias={0: 3.0}))
     assert logits.tobytes() == before
 
 
 def test_a_draw_depends_on_seed_and_number_of_tokens_generated_and_on_nothing_else() -> None:
     logits = np.zeros(1000, np.float32)
-    first = sample(logits, _spec(5, 7))
-    assert sample(logits, _spec(6, 7)) != first
-    assert sample(logits, _spec(5, 8)) != first
-    assert sample(logits, _spec(5, 7)) == first
+    first = _sample(logits, _spec(5, 7))
+    assert _sample(logits, _spec(6, 7)) != first
+    assert _sample(logits, _spec(5, 8)) != first
+    assert _sample(logits, _spec(5, 7)) == first
 
 
 def test_top_k_of_one_and_a_tiny_temperature_are_greedy() -> None:
     logits = np.array([1.0, 5.0, 4.99], np.float32)
     for i in range(50):
-        assert sample(logits, _spec(i, temperature=3.0, top_k=1)) == 1
-        assert sample(logits, _spec(i, temperature=1e-300)) == 1
+        assert _sample(logits, _spec(i, temperature=3.0, top_k=1)) == 1
+        assert _sample(logits, _spec(i, temperature=1e-300)) == 1
 
 
 def test_tokens_that_tie_with_the_last_one_kept_are_kept() -> None:
     logits = np.array([0.0, 2.0, 1.0, 1.0, 1.0], np.float32)
-    drawn = {sample(logits, _spec(i, temperature=5.0, top_k=2)) for i in range(200)}
+    drawn = {_sample(logits, _spec(i, temperature=5.0, top_k=2)) for i in range(200)}
     assert drawn == {1, 2, 3, 4}
 
 
 def test_bias_bans_and_penalties_come_before_the_choice() -> None:
     logits = np.array([1.0, 5.0, 4.0], np.float32)
-    assert sample(logits, _spec(temperature=0, logit_bias={0: 50.0})) == 0
+    assert _sample(logits, _spec(temperature=0, logit_bias={0: 50.0})) == 0
     banned = SampleSpec(SamplingParams(temperature=0), 0, 0, banned_token_ids=(1,))
-    assert sample(logits, banned) == 2
+    assert _sample(logits, banned) == 2
     repeated = SampleSpec(SamplingParams(temperature=0, repetition_penalty=2.0), 0, 1, (1,), (2,))
-    assert sample(logits, repeated) == 1
-    assert sample(logits, SampleSpec(repeated.params, 0, 0, (1,))) == 2
+    assert _sample(logits, repeated) == 1
+    assert _sample(logits, SampleSpec(repeated.params, 0, 0, (1,))) == 2
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_logits_that_are_not_finite_are_an_engine_error(temperature: float) -> None:
     with pytest.raises(EngineError, match="not finite"):
-        sample(np.array([0.0, np.nan, 1.0], np.float32), _spec(temperature=temperature))
+        _sample(np.array([0.0, np.nan, 1.0], np.float32), _spec(temperature=temperature))

@@ -71,8 +71,8 @@ class Decoder:
         self.shared_reads = self._ops.shared_reads(step)
         return x
 
-    def logits(self, hidden: Floats) -> Floats:
-        """Return float32 logits [m, vocab] of rows [m, hidden] that a call returned."""
+    def logits(self, hidden: Floats) -> tuple[Floats, Ints]:
+        """Return float32 logits [m, vocab] of rows [m, hidden] that a call returned, and their argmax."""
         return self._head(hidden)
 
     def _spread(self, adapters: Iterable[Adapter | None]) -> AdapterRows:

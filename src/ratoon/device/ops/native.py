@@ -108,11 +108,11 @@ class NativeHead:
     def __init__(self, block: _native.Head) -> None:
         self._block = block
 
-    def __call__(self, x: Floats) -> Floats:
-        """Return logits [m, vocab] of the rows `x` [m, hidden]."""
-        out = np.empty((len(x), self._block.columns), np.float32)
-        self._block.run(x, out)
-        return out
+    def __call__(self, x: Floats) -> tuple[Floats, Ints]:
+        """Return logits [m, vocab] of the rows `x` [m, hidden], and where each row's highest stands."""
+        logits, best = np.empty((len(x), self._block.columns), np.float32), np.empty(len(x), np.int32)
+        self._block.run(x, logits, best)
+        return logits, best
 
 
 class NativeLinear:

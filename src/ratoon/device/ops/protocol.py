@@ -247,8 +247,11 @@ class Layers(Protocol):
 class Head(Protocol):
     """The output projection."""
 
-    def __call__(self, x: Floats) -> Floats:
-        """Return logits [m, vocab] of the rows `x` [m, hidden]."""
+    def __call__(self, x: Floats) -> tuple[Floats, Ints]:
+        """Return logits [m, vocab] of the rows `x` [m, hidden], and where each row's highest stands.
+
+        Those are int32 [m], as NumPy's argmax has it: the first of equals, and the first NaN if there is one.
+        """
         ...
 
 

@@ -63,9 +63,10 @@ class ReferenceHead:
         self._w = weights
         self._out = Product(tensor_values(weights.out))
 
-    def __call__(self, x: Floats) -> Floats:
-        """Return logits [m, vocab] of the rows `x` [m, hidden]."""
-        return softcap(self._out(rms_norm(x, self._w.norm, self._w.eps)), self._w.softcap)
+    def __call__(self, x: Floats) -> tuple[Floats, Ints]:
+        """Return logits [m, vocab] of the rows `x` [m, hidden], and where each row's highest stands."""
+        logits = softcap(self._out(rms_norm(x, self._w.norm, self._w.eps)), self._w.softcap)
+        return logits, logits.argmax(axis=1).astype(np.int32)
 
 
 class ReferenceEmbedding:

@@ -62,17 +62,19 @@ class ModelRunner:
         results = tuple(self._read(chunk, logits) for chunk in plan.chunks)
         return StepResult(plan.step_id, results, shared_reads)
 
-    def _logits(self, hidden: Floats) -> Iterator[Floats]:
+    def _logits(self, hidden: Floats) -> Iterator[tuple[Floats, int]]:
+        """Compute each row's logits and their argmax."""
         for start in range(0, len(hidden), LOGIT_ROWS):
-            yield from self._decoder.logits(hidden[start : start + LOGIT_ROWS])
+            logits, best = self._decoder.logits(hidden[start : start + LOGIT_ROWS])
+            yield from zip(logits, best.tolist(), strict=True)
 
-    def _read(self, chunk: ScheduledChunk, logits: Iterator[Floats]) -> ChunkResult:
+    def _read(self, chunk: ScheduledChunk, logits: Iterator[tuple[Floats, int]]) -> ChunkResult:
         """Take the chunk's rows of logits, as many as `_rows_read` named."""
         prompt_logprobs: tuple[Logprobs | None, ...] = ()
         if chunk.prompt_logprobs is not None:
             num_best = chunk.prompt_logprobs
             prompt_logprobs = tuple(
-                None if target is None else top_logprobs(next(logits), num_best, target)
+                None if target is None else top_logprobs(*next(logits), num_best, target)
                 for target in chunk.prompt_targets
             )
         if chunk.sample is None:
@@ -81,7 +83,7 @@ class ModelRunner:
         return ChunkResult(chunk.request_id, token_ids, len(token_ids) - 1, logprobs, prompt_logprobs)
 
     def _sample(
-        self, chunk: ScheduledChunk, spec: SampleSpec, logits: Iterator[Floats]
+        self, chunk: ScheduledChunk, spec: SampleSpec, logits: Iterator[tuple[Floats, int]]
     ) -> tuple[tuple[int, ...], tuple[Logprobs, ...]]:
         """Sample after the last known token and after each draft that was guessed right.
 
@@ -94,14 +96,14 @@ class ModelRunner:
         drafts = chunk.token_ids[len(chunk.token_ids) - chunk.num_drafts :]
         tokens: tuple[int, ...] = ()
         logprobs: list[Logprobs] = []
-        for place, row in enumerate(islice(logits, chunk.num_drafts + 1), -chunk.num_drafts - 1):
+        for place, (row, best) in enumerate(islice(logits, chunk.num_drafts + 1), -chunk.num_drafts - 1):
             if tokens != drafts[: len(tokens)]:
                 continue  # follows a draft that was wrong
             if self._observe_logits is not None:
                 self._observe_logits(chunk.request_id, end + place, row.tobytes())
-            tokens += (sample(row, spec.after(tokens)),)
+            tokens += (sample(row, best, spec.after(tokens)),)
             if num_best is not None:
-                logprobs.append(top_logprobs(row, num_best, tokens[-1]))
+                logprobs.append(top_logprobs(row, best, num_best, tokens[-1]))
         return tokens, tuple(logprobs)
 
 

@@ -9,13 +9,17 @@ import math
 import numpy as np
 
 from ratoon.device.ops.protocol import Floats
-from ratoon.device.sampling.best_token import best_token
+from ratoon.device.sampling.soundness import check_sound
 from ratoon.step import Logprobs
 
 
-def top_logprobs(logits: Floats, num_best: int, token_id: int) -> Logprobs:
-    """Return the `num_best` best tokens of logits [vocab], lowest id first among equals, and `token_id`."""
-    top = logits[best_token(logits)]
+def top_logprobs(logits: Floats, best: int, num_best: int, token_id: int) -> Logprobs:
+    """Return the `num_best` best tokens of logits [vocab], lowest id first among equals, and `token_id`.
+
+    `best` is the logits' argmax. Raises as `check_sound` does.
+    """
+    check_sound(logits, best)
+    top = logits[best]
     log_sum = float(top) + math.log(np.exp(logits - top).sum(dtype=np.float64))
     tokens = _best(logits, min(num_best, len(logits)))
     if token_id not in tokens:

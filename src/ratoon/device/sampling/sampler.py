@@ -16,9 +16,9 @@ import math
 import numpy as np
 
 from ratoon.device.ops.protocol import Floats
-from ratoon.device.sampling.best_token import best_token
 from ratoon.device.sampling.penalties import adjust
 from ratoon.device.sampling.randomness import bits_for, gumbel, token_bits
+from ratoon.device.sampling.soundness import check_sound
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.step import SampleSpec
 
@@ -32,13 +32,18 @@ NEAR = -8.0
 """Tokens that are rarer than the best by more than exp(8) seldom matter to top-p, and seldom win a race."""
 
 
-def sample(logits: Floats, spec: SampleSpec) -> int:
-    """Choose a token from float32 logits [vocab], which stay as they are. Raises as `best_token` does."""
-    logits = adjust(logits, spec)
-    best = best_token(logits)
+def sample(logits: Floats, best: int, spec: SampleSpec) -> int:
+    """Choose a token from float32 logits [vocab], whose argmax is `best` and which stay as they are.
+
+    Raises as `check_sound` does.
+    """
+    adjusted = adjust(logits, spec)
+    if adjusted is not logits:
+        best = int(adjusted.argmax())
+    check_sound(adjusted, best)
     if spec.params.temperature == 0:
         return best
-    return _draw(logits - logits[best], spec)
+    return _draw(adjusted - adjusted[best], spec)
 
 
 def _draw(logits: Floats, spec: SampleSpec) -> int:
