@@ -88,7 +88,8 @@ void Head::run(const float* x, std::int64_t num_rows, float* out, std::int32_t* 
             const std::int64_t first = first_panel(piece), end = first_panel(piece + 1);
             const std::int64_t width = std::min(columns(), end * kPanel) - first * kPanel;
             float* numbers = out + first_row * columns() + first * kPanel;
-            engine.kernels.product(out_->panels, first, end, in, first_row, end_row, numbers, columns(), false);
+            engine.kernels.product(out_->panels, first, end, in, first_row, end_row, numbers, columns(),
+                                   false);
             for (std::int64_t row = first_row; row < end_row; ++row, numbers += columns()) {
                 if (softcap_ != 0.0f) engine.kernels.softcap(numbers, width, softcap_);
                 highest[static_cast<std::size_t>(row * pieces + piece)] =
