@@ -54,6 +54,7 @@ class Timed:
         self._block, self._note = block, note
 
     def __call__(self, *args: Any) -> Any:
+        """Call the block."""
         return self._clocked(self._block, args)
 
     def store(self, *args: Any) -> Any:
