@@ -58,6 +58,7 @@ public:
 private:
     // What `x` gives is added to `to`, if there is one.
     void pass(const float* x, float* to, std::int64_t num_rows, Step& step, const AdapterRows* adapters) const;
+
     struct HeadPanels {
         const Panels* panels;
         std::int64_t first;

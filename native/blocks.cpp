@@ -31,7 +31,7 @@ void Linear::run(const float* x, std::int64_t num_rows, float* out) const {
     const Rows rows = input_rows(engine_->workspace.first, engine_->kernels, num_rows, matrices_);
     engine_->pool.run([&](Worker& worker) {
         worker.share_rows(num_rows,
-                     [&](std::int64_t row) { put_row(engine_->kernels, x + row * rows.depth, row, rows); });
+                          [&](std::int64_t row) { put_row(engine_->kernels, x + row * rows.depth, row, rows); });
         std::int64_t column = 0;
         for (const Matrix& matrix : matrices_) {
             multiply_rows(*engine_, worker, matrix->panels, rows, num_rows, out + column, columns_, false);

@@ -19,11 +19,6 @@ constexpr int kSpan = 128;
 // Keys (or columns of V) that are computed side by side.
 constexpr int kLanes = 16;
 
-// Rows that one item of work takes through a panel: a whole number of tiles, few enough to stay in the cache.
-constexpr std::int64_t kRowBlock = 64;
-
-static inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // Rows (queries times the heads that share a KV head) that an attention unit may hold: enough to fetch K and V
 // seldom, few enough for the cache. One query always fits.
 static inline int unit_rows(int head_dim, int heads_per_kv_head) {

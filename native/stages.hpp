@@ -1,4 +1,4 @@
-// The stages that blocks are made of. Each is called by every thread of a parallel region and ends when all
+// The stages that blocks are made of. Each is called by the leader of a parallel region and ends when all
 // its work is done.
 #pragma once
 
@@ -15,6 +15,11 @@ namespace ratoon {
 
 using Floats = std::vector<float>;
 
+
+// Rows that one item of work takes through a panel: a whole number of tiles, few enough to stay in the cache.
+constexpr std::int64_t kRowBlock = 64;
+
+static inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // How many parts `count` panels or groups are cut in for a block of rows: `usual`, or a few for each thread
 // where there is one block only. Its rows are soon done with a part, and taking the next one waits for memory.

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratoon.device.ops.protocol import (
-    Adapter,
     AdapterRows,
     AdapterSpan,
     Embedding,
@@ -52,11 +51,7 @@ class Decoder:
         K and V of all sequences are written before any attention of the same layer reads. Of the last layer,
         which serves nothing but the logits, all else is computed for `rows` only.
         """
-        step = self._ops.begin(inputs)
-        adapters = adapters_of_rows = None
-        if any(inputs.adapters):
-            each = np.repeat(np.array(inputs.adapters, object), np.diff(inputs.cu_seqlens))
-            adapters, adapters_of_rows = self._spread(each), self._spread(each[rows])
+        step, adapters = self._ops.begin(inputs), self._adapters(inputs)
         x = self._embedding(token_ids)
         for place, values in given:
             x[place : place + len(values)] = values
@@ -64,7 +59,8 @@ class Decoder:
         readers = step
         if not np.array_equal(rows, np.arange(len(x))):
             self._last.attention.store(x, step, adapters)
-            x, adapters, readers = x[rows], adapters_of_rows, self._ops.begin(inputs.readers(rows))
+            of_rows = inputs.readers(rows)
+            x, readers, adapters = x[rows], self._ops.begin(of_rows), self._adapters(of_rows)
         if len(rows):
             self._last.attention(x, readers, adapters)
             self._last.feed_forward(x, adapters)
@@ -75,10 +71,13 @@ class Decoder:
         """Return float32 logits [m, vocab] of rows [m, hidden] that a call returned, and their argmax."""
         return self._head(hidden)
 
-    def _spread(self, adapters: Iterable[Adapter | None]) -> AdapterRows:
-        """Group the rows, given the adapter of each, into spans that have one in common."""
+    def _adapters(self, inputs: StepInputs) -> AdapterRows | None:
+        """Group the step's rows into spans that have an adapter in common; None where no row has one."""
+        if not any(inputs.adapters):
+            return None
         spans, first = [], 0
-        for adapter, group in groupby(adapters):
+        each = np.repeat(np.array(inputs.adapters, object), np.diff(inputs.cu_seqlens))
+        for adapter, group in groupby(each):
             end = first + sum(1 for _ in group)
             if adapter is not None:
                 spans.append(AdapterSpan(first, end, adapter))

@@ -89,6 +89,7 @@ class StepInputs:
             cu_seqlens=np.arange(len(rows) + 1, dtype=np.int32),
             block_tables=tuple(table[sequences] for table in self.block_tables),
             write_slots=tuple(np.full(len(rows), -1, np.int64) for _ in self.write_slots),
+            adapters=tuple(self.adapters[i] for i in sequences) if self.adapters else (),
         )
 
 
