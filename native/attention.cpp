@@ -49,28 +49,26 @@ INLINE void weigh(Span& span, Range blocks, float cap, SpanRows<kCount>& rows) {
 #pragma GCC unroll 8
         for (int block = blocks.begin; block < blocks.end; ++block) {
             Vec x = load(rows.values[r] + block * kLanes);
-            if (cap != 0.0f) store(rows.values[r] + block * kLanes, x = set1(cap) * tanh(x));
+            if (cap != 0.0f) store(rows.values[r] + block * kLanes, x = set1(cap) * tanh(x * set1(rows.scales[r])));
             best = max(best, keep_visible(r, block, x, best));
         }
-        const float peak = largest(best);
+        if (cap != 0.0f) rows.scales[r] = 1.0f;
+        const float peak = largest(best) * rows.scales[r];
         if (!(peak < kNothing)) rows.best[r] = peak;
     }
     for (int r = 0; r < kCount; ++r) {
-        const Vec peak = set1(rows.best[r]);
-        Vec total = zero(), scaled_total = zero();
+        const Vec scale = set1(rows.scales[r]), minus_peak = set1(-rows.best[r]);
+        Vec total = zero();
 #pragma GCC unroll 8
         for (int block = blocks.begin; block < blocks.end; ++block) {
             float* at = rows.values[r] + block * kLanes;
-            const Vec weight = exp2(load(at) - peak),
-                      scaled = keep_visible(r, block, span.scale_weight(weight, block), zero());
-            store(at, scaled);
+            const Vec weight = exp2(fma(load(at), scale, minus_peak));
+            store(at, keep_visible(r, block, span.scale_weight(weight, block), zero()));
             total = total + keep_visible(r, block, weight, zero());
-            scaled_total = scaled_total + scaled;
         }
         rows.total[r] = sum(total);
-        rows.scaled_total[r] = sum(scaled_total);
     }
-    span.put_weights(blocks, rows);
+    span.template round_weights<kFull>(blocks, rows);
 }
 
 // The best scores of a record's heads, and then their sums of weights: whole vectors of both.

@@ -42,16 +42,16 @@ public:
             tile.clear();
             tile.multiply(queries_ + row * dim_, dim_, keys, key_stride_, dim_);
             for (int r = 0; r < kCount; ++r) {
+                rows.scales[r] = 1.0f;
                 for (int c = 0; c < C::value; ++c) store(rows.values[r] + (first + c) * kLanes, tile.sums[r][c]);
             }
         });
     }
 
-    // The weight of each key of a block as the mixture takes it.
+    // What becomes of the weight of each key of a block in the mixture.
     INLINE Vec scale_weight(Vec weight, int) const { return weight; }
-
-    template <int kCount>
-    INLINE void put_weights(Range, const SpanRows<kCount>&) const {}
+    template <bool kFull, int kCount>
+    INLINE void round_weights(Range, const SpanRows<kCount>&) const {}
 
     // The values mixed by the weights, in [kCount][whole dim]. A value that only some of the rows see is
     // added to theirs alone: it may be no number.

@@ -37,16 +37,15 @@ INLINE void unroll(F f) {
 INLINE Vec zero() { return set1(0.0f); }
 
 // 2^x for x up to 127, exactly 1 at 0; below -60 it stays at 2^-60, because products with smaller numbers
-// soon are no normal numbers, which some processors are slow with. The relative error is 2e-7.
+// soon are no normal numbers, which some processors are slow with. The relative error is 3e-6.
 INLINE Vec exp2(Vec x) {
     const Vec big = set1(0x1.8p23f);  // a sum with it has no bits behind the point: rounded to nearest even
     x = max(set1(-60.0f), x);
     const Vec n = x + big, r = x - (n - big);
-    Vec p = set1(1.326472721e-3f);
-    p = fma(p, r, set1(9.671512812e-3f));
-    p = fma(p, r, set1(5.550733745e-2f));
-    p = fma(p, r, set1(2.402224208e-1f));
-    p = fma(p, r, set1(6.931469776e-1f));
+    Vec p = set1(9.582852945e-3f);
+    p = fma(p, r, set1(5.590642616e-2f));
+    p = fma(p, r, set1(2.402409911e-1f));
+    p = fma(p, r, set1(6.931241751e-1f));
     p = fma(p, r, set1(1.0f));
     return add_exponent(p, n);
 }

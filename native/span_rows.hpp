@@ -11,15 +11,14 @@ constexpr float kNothing = -1e30f;  // the best score of a row that has seen no 
 template <int kCount>
 struct SpanRows {
     alignas(64) float values[kCount][kSpan];  // scores, or weights
+    float scales[kCount];                     // times its own, a row's scores are exponents of 2
     Range visible[kCount];                    // keys of the span
-    alignas(64) float best[kLanes];           // score, as an exponent of 2
+    alignas(64) float best[kLanes];           // exponent of 2
     alignas(64) float total[kLanes];          // sum of weights
-    alignas(64) float scaled_total[kLanes];   // the same of weights as the mixture takes them
 
     INLINE SpanRows() {
         store(best, set1(kNothing));
         store(total, zero());
-        store(scaled_total, zero());
     }
 };
 

@@ -41,9 +41,8 @@ public:
     template <int kCount>
     INLINE void score(int row, Range blocks, SpanRows<kCount>& rows) const {
         const Word* queries = queries_ + row * query_stride_;
-        float scales[kCount];
         for (int r = 0; r < kCount; ++r)
-            __builtin_memcpy(&scales[r], queries + (r + 1) * query_stride_ - 2, sizeof(float));
+            __builtin_memcpy(&rows.scales[r], queries + (r + 1) * query_stride_ - 2, sizeof(float));
         for_column_tiles<columns_for(kCount, kWordChains)>(blocks.begin, blocks.end, [&]<class C>(C, int first) {
             const Word *keys[C::value], *ahead[C::value];
             for (int c = 0; c < C::value; ++c) {
@@ -55,7 +54,7 @@ public:
             tile.multiply(queries, query_stride_, keys, ahead, key_stride_, pairs_);
             tile.each([&]<int r, int c>(const PairSums& sum) {
                 store(rows.values[r] + (first + c) * kLanes,
-                      sum.value() * load(block_[first + c].key_scales) * set1(scales[r]));
+                      sum.value() * load(block_[first + c].key_scales));
             });
         });
     }
@@ -63,11 +62,16 @@ public:
     // The weight of each key of a block as the mixture takes it.
     INLINE Vec scale_weight(Vec weight, int block) const { return weight * load(block_[block].value_scales); }
 
-    // Round the weights of each row, their sum to 32767.
-    template <int kCount>
-    INLINE void put_weights(Range blocks, const SpanRows<kCount>& rows) {
+    // Round the weights of each row such that their sum is at most 32767: it was at most the sum of the weights
+    // before scale_weight, times the largest scale.
+    template <bool kFull, int kCount>
+    INLINE void round_weights(Range blocks, const SpanRows<kCount>& rows) {
         float inverses[kLanes];
-        store(inverses, set1(kWhole) / max(set1(kLeast), load(rows.scaled_total)));
+        if constexpr (kFull) store(units_, set1(largest_scale<true>(blocks, {})));
+        else for (int r = 0; r < kCount; ++r) units_[r] = largest_scale<false>(blocks, rows.visible[r]);
+        const Vec most = load(rows.total) * load(units_);
+        store(units_, most * set1(1.0f / kWhole));
+        store(inverses, set1(kWhole) / max(set1(kLeast), most));
         for (int r = 0; r < kCount; ++r) {
             const Vec inverse = set1(inverses[r]);
 #pragma GCC unroll 8
@@ -78,9 +82,7 @@ public:
 
     // The values mixed by the weights, in [kCount][whole dim].
     template <int kCount>
-    INLINE void mix(const SpanRows<kCount>& rows, Range blocks, float* mixture) {
-        float units[kLanes];
-        store(units, load(rows.scaled_total) * set1(1.0f / kWhole));
+    INLINE void mix(const SpanRows<kCount>&, Range blocks, float* mixture) {
         for_column_tiles<columns_for(kCount, kWordChains)>(0, columns_, [&]<class C>(C, int first) {
             WordTile<kCount, C::value> tile;
             tile.clear();
@@ -94,7 +96,7 @@ public:
                 tile.multiply(parts_ + block * kLanes, kSpan, values, ahead, value_stride_, kLanes / 2);
             }
             tile.each([&]<int r, int c>(const PairSums& sum) {
-                store(mixture + (r * columns_ + first + c) * kLanes, sum.value() * set1(units[r]));
+                store(mixture + (r * columns_ + first + c) * kLanes, sum.value() * set1(units_[r]));
             });
         });
     }
@@ -102,6 +104,20 @@ public:
 private:
     const KVPiece<Word>& near_or_ahead(int block) const {
         return (asked_.begin <= block && block < asked_.end ? ahead_ : block_)[block];
+    }
+
+    // Of the values that a row sees. Not a number if one is not.
+    template <bool kFull>
+    INLINE float largest_scale(Range blocks, Range visible) const {
+        Vec most = zero(), total = zero();
+#pragma GCC unroll 8
+        for (int block = blocks.begin; block < blocks.end; ++block) {
+            Vec scale = load(block_[block].value_scales);
+            if (!kFull) scale = keep_lanes(scale, visible.begin - block * kLanes, visible.end - block * kLanes, zero());
+            most = max(most, scale);
+            total = total + scale;
+        }
+        return largest(most) + 0.0f * sum(total);
     }
 
     Range asked_{};
@@ -112,6 +128,7 @@ private:
     KVPiece<Word> block_[kSpan / kLanes], ahead_[kSpan / kLanes];  // of the span, and asked for meanwhile
     Word* queries_;  // [rows][query_stride_]
     Word* parts_;    // [kRows][kSpan]: rounded weights
+    float units_[kLanes];  // and what one of them is worth
 };
 
 }  // namespace ratoon::RATOON_ISA
