@@ -33,6 +33,10 @@ INLINE void finish(float total, const float* mixture, std::int64_t dim, float* o
     for (std::int64_t i = 0; i < dim; ++i) out[i] = mixture[i] * inverse;
 }
 
+// To round a best score up to this moves all weights of its row by a factor of two at most, and their sum by
+// the same. From scores that are larger it is taken before anything is rounded.
+constexpr float kRoundable = 0x1p24f;
+
 // Turn the scores of kCount rows with `blocks` into weights: 0 for keys that a row does not see. kFull: all
 // see the whole span. Step by step for all rows, since sums and maxima over lanes take long and wait for
 // nothing but themselves.
@@ -53,16 +57,25 @@ INLINE void weigh(Span& span, Range blocks, float cap, SpanRows<kCount>& rows) {
             best = max(best, keep_visible(r, block, x, best));
         }
         if (cap != 0.0f) rows.scales[r] = 1.0f;
-        const float peak = largest(best) * rows.scales[r];
+        const Vec highest = set1(largest(best)), scale = set1(rows.scales[r]);
+        const float peak = first(highest * scale);
         if (!(peak < kNothing)) rows.best[r] = peak;
+        rows.offsets[r] = -rows.best[r];
+        if (-kRoundable < peak && peak < kRoundable) continue;
+        for (int block = blocks.begin; block < blocks.end; ++block) {
+            float* at = rows.values[r] + block * kLanes;
+            store(at, (load(at) - highest) * scale);
+        }
+        rows.scales[r] = 1.0f;
+        rows.offsets[r] = 0.0f;
     }
     for (int r = 0; r < kCount; ++r) {
-        const Vec scale = set1(rows.scales[r]), minus_peak = set1(-rows.best[r]);
+        const Vec scale = set1(rows.scales[r]), offset = set1(rows.offsets[r]);
         Vec total = zero();
 #pragma GCC unroll 8
         for (int block = blocks.begin; block < blocks.end; ++block) {
             float* at = rows.values[r] + block * kLanes;
-            const Vec weight = exp2(fma(load(at), scale, minus_peak));
+            const Vec weight = exp2(fma(load(at), scale, offset));
             store(at, keep_visible(r, block, span.scale_weight(weight, block), zero()));
             total = total + keep_visible(r, block, weight, zero());
         }

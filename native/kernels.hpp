@@ -138,8 +138,7 @@ struct Kernels {
     void (*store_value)(const AttentionCall& call, int kv_head, std::int64_t slot, const float* value);
     // What attend and merge need of scratch.
     std::size_t (*attend_scratch_bytes)(const AttentionCall& call);
-    // Attend one unit to one KV head: item % num_kv_heads of unit item / num_kv_heads. Threads take items in
-    // order, mostly.
+    // Attend one unit. Threads take units in order, mostly.
     void (*attend)(const AttentionCall& call, std::int64_t item, std::uint8_t* scratch);
     // Merge the records of one query in the order of its spans, for each head.
     void (*merge)(const AttentionCall& call, const Query& query, float* scratch);

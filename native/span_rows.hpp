@@ -11,9 +11,9 @@ constexpr float kNothing = -1e30f;  // the best score of a row that has seen no 
 template <int kCount>
 struct SpanRows {
     alignas(64) float values[kCount][kSpan];  // scores, or weights
-    float scales[kCount];                     // times its own, a row's scores are exponents of 2
+    float scales[kCount], offsets[kCount];    // a weight is 2^(score * scale + offset)
     Range visible[kCount];                    // keys of the span
-    alignas(64) float best[kLanes];           // exponent of 2
+    alignas(64) float best[kLanes];           // score times its scale
     alignas(64) float total[kLanes];          // sum of weights
 
     INLINE SpanRows() {

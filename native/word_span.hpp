@@ -128,7 +128,7 @@ private:
     KVPiece<Word> block_[kSpan / kLanes], ahead_[kSpan / kLanes];  // of the span, and asked for meanwhile
     Word* queries_;  // [rows][query_stride_]
     Word* parts_;    // [kRows][kSpan]: rounded weights
-    float units_[kLanes];  // and what one of them is worth
+    float units_[kLanes] = {};  // and what one of them is worth
 };
 
 }  // namespace ratoon::RATOON_ISA

@@ -169,7 +169,7 @@ class NativeOps:
     @property
     def numerics(self) -> str:
         """Version of the arithmetic: the variants for x86 give the same bits, portable kernels others."""
-        return "native-2-portable" if self._isa == "portable" else "native-2"
+        return "native-3-portable" if self._isa == "portable" else "native-3"
 
     def supports(self, dtype: str) -> bool:
         """Whether linear weights of this storage can be packed."""
