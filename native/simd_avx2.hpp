@@ -193,7 +193,8 @@ struct Dot {
             lo = _mm256_add_epi16(pairs.lo, lo);
             hi = _mm256_add_epi16(pairs.hi, hi);
         }
-        // Compilers put off all the additions and run out of registers; this makes them add now.
+        // Compilers put off all the additions and run out of registers; this makes them add now: to the sums that
+        // every step adds to.
         if constexpr (kRun > 1) asm("" : "+x"(lo), "+x"(hi));
         pairs = {lo, hi};
         if constexpr (kStep % kRun == kRun - 1 || kStep == kSteps - 1) {
