@@ -123,8 +123,10 @@ void softcap(float* x, std::int64_t n, float cap) {
 }
 
 float highest(const float* x, std::int64_t n) {
-    using Floats = float __attribute__((vector_size(64)));
-    using Ints = std::int32_t __attribute__((vector_size(64)));
+    // As wide as a register: what is wider, compilers take apart number by number.
+    constexpr int kBytes = __BIGGEST_ALIGNMENT__, kCount = kBytes / 4;
+    using Floats = float __attribute__((vector_size(kBytes)));
+    using Ints = std::int32_t __attribute__((vector_size(kBytes)));
     constexpr int kChains = 4;
     Floats high[kChains];
     Ints is_nan[kChains] = {};
@@ -136,17 +138,17 @@ float highest(const float* x, std::int64_t n) {
         is_nan[chain] |= numbers != numbers;
     };
     std::int64_t i = 0;
-    for (; i + 16 * kChains <= n; i += 16 * kChains) {
-        for (int chain = 0; chain < kChains; ++chain) add(chain, x + i + 16 * chain, 16);
+    for (; i + kCount * kChains <= n; i += kCount * kChains) {
+        for (int chain = 0; chain < kChains; ++chain) add(chain, x + i + kCount * chain, kCount);
     }
-    for (; i < n; i += 16) add(0, x + i, n - i < 16 ? n - i : 16);
+    for (; i < n; i += kCount) add(0, x + i, n - i < kCount ? n - i : kCount);
     for (int chain = 1; chain < kChains; ++chain) {
         high[0] = high[chain] > high[0] ? high[chain] : high[0];
         is_nan[0] |= is_nan[chain];
     }
     float result = high[0][0];
     std::int32_t any_nan = 0;
-    for (int lane = 0; lane < 16; ++lane) {
+    for (int lane = 0; lane < kCount; ++lane) {
         result = high[0][lane] > result ? high[0][lane] : result;
         any_nan |= is_nan[0][lane];
     }

@@ -193,15 +193,20 @@ struct Dot {
             lo = _mm256_add_epi16(pairs.lo, lo);
             hi = _mm256_add_epi16(pairs.hi, hi);
         }
-        // Compilers put off all the additions and run out of registers; this makes them add now.
-        asm("" : "+x"(lo), "+x"(hi));
+        // Compilers put off all the additions and run out of registers; this makes them add now: to the sums that
+        // every step adds to.
+        if constexpr (kRun > 1) asm("" : "+x"(lo), "+x"(hi));
         pairs = {lo, hi};
         if constexpr (kStep % kRun == kRun - 1 || kStep == kSteps - 1) {
             const __m256i ones = _mm256_set1_epi16(1);
             lo = _mm256_madd_epi16(lo, ones);
             hi = _mm256_madd_epi16(hi, ones);
-            if constexpr (kStep < kRun) sums = {lo, hi};
-            else sums = {_mm256_add_epi32(sums.lo, lo), _mm256_add_epi32(sums.hi, hi)};
+            if constexpr (kStep >= kRun) {
+                lo = _mm256_add_epi32(sums.lo, lo);
+                hi = _mm256_add_epi32(sums.hi, hi);
+            }
+            if constexpr (kRun == 1) asm("" : "+x"(lo), "+x"(hi));
+            sums = {lo, hi};
         }
     }
     INLINE Vec value() const { return {_mm256_cvtepi32_ps(sums.lo), _mm256_cvtepi32_ps(sums.hi)}; }
