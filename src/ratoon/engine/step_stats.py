@@ -3,25 +3,43 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ratoon.step import SharedReads
+from ratoon.step import SharedReads, StepPlan, StepResult
 
 
 class StepStats(NamedTuple):
-    """What one step did and where its time went. The counts of requests are those after the step.
+    """What one step did and where its time went; a failed one has no `result`.
 
-    `shared_reads` names the requests that read blocks together; a failed step has none.
+    The counts of requests are those after the step. What most steps are never asked is found when it is.
     """
 
-    num_tokens: int
-    num_scheduled: int
+    plan: StepPlan
+    result: StepResult | None
     num_running: int
     num_waiting: int
-    num_drafts: int
     draft_s: float
     plan_s: float
     execute_s: float
     apply_s: float
-    shared_reads: tuple[SharedReads, ...] = ()
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens run, drafts included."""
+        return self.plan.num_tokens
+
+    @property
+    def num_scheduled(self) -> int:
+        """Requests that ran."""
+        return len(self.plan.chunks)
+
+    @property
+    def num_drafts(self) -> int:
+        """Drafts that were verified."""
+        return sum(chunk.num_drafts for chunk in self.plan.chunks)
+
+    @property
+    def shared_reads(self) -> tuple[SharedReads, ...]:
+        """Requests that read blocks together."""
+        return () if self.result is None else self.result.shared_reads
 
     @property
     def num_saved_block_reads(self) -> int:
@@ -42,8 +60,9 @@ class StepTotals:
     execute_s: float = 0.0
     apply_s: float = 0.0
 
-    def add(self, step: StepStats, *, failed: bool) -> None:
+    def add(self, step: StepStats) -> None:
         """Count a step."""
+        failed = step.result is None
         self.num_steps += 1
         self.num_failed_steps += failed
         self.num_failed_in_a_row = self.num_failed_in_a_row + 1 if failed else 0
