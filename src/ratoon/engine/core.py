@@ -93,14 +93,15 @@ class EngineCore:
             if speculation is not None:
                 speculation.learn(plan, deltas, drafted - begun, executed - planned)
         self.last_step = StepStats(  # without names, which would take longer
-            plan,
-            result,
+            plan.num_tokens,
+            len(plan.chunks),
             self.scheduler.num_running,
             self.scheduler.num_waiting,
             drafted - begun,
             planned - drafted,
             executed - planned,
             self._clock() - executed,
+            result.shared_reads if result else (),
         )
-        self.totals.add(self.last_step)
+        self.totals.add(self.last_step, failed=result is None)
         return deltas

@@ -3,43 +3,24 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ratoon.step import SharedReads, StepPlan, StepResult
+from ratoon.step import SharedReads
 
 
 class StepStats(NamedTuple):
-    """What one step did and where its time went; a failed one has no `result`.
+    """What one step did and where its time went. The counts of requests are those after the step.
 
-    The counts of requests are those after the step. What most steps are never asked is found when it is.
+    `shared_reads` names the requests that read blocks together; a failed step has none.
     """
 
-    plan: StepPlan
-    result: StepResult | None
+    num_tokens: int
+    num_scheduled: int
     num_running: int
     num_waiting: int
     draft_s: float
     plan_s: float
     execute_s: float
     apply_s: float
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens run, drafts included."""
-        return self.plan.num_tokens
-
-    @property
-    def num_scheduled(self) -> int:
-        """Requests that ran."""
-        return len(self.plan.chunks)
-
-    @property
-    def num_drafts(self) -> int:
-        """Drafts that were verified."""
-        return sum(chunk.num_drafts for chunk in self.plan.chunks)
-
-    @property
-    def shared_reads(self) -> tuple[SharedReads, ...]:
-        """Requests that read blocks together."""
-        return () if self.result is None else self.result.shared_reads
+    shared_reads: tuple[SharedReads, ...] = ()
 
     @property
     def num_saved_block_reads(self) -> int:
@@ -60,9 +41,8 @@ class StepTotals:
     execute_s: float = 0.0
     apply_s: float = 0.0
 
-    def add(self, step: StepStats) -> None:
+    def add(self, step: StepStats, *, failed: bool) -> None:
         """Count a step."""
-        failed = step.result is None
         self.num_steps += 1
         self.num_failed_steps += failed
         self.num_failed_in_a_row = self.num_failed_in_a_row + 1 if failed else 0
