@@ -92,16 +92,16 @@ class EngineCore:
             deltas = self.scheduler.apply(plan, result, executed)
             if speculation is not None:
                 speculation.learn(plan, deltas, drafted - begun, executed - planned)
-        self.last_step = StepStats(  # without names, which would take longer
-            plan.num_tokens,
-            len(plan.chunks),
-            self.scheduler.num_running,
-            self.scheduler.num_waiting,
-            drafted - begun,
-            planned - drafted,
-            executed - planned,
-            self._clock() - executed,
-            result.shared_reads if result else (),
+        self.last_step = StepStats(
+            num_tokens=plan.num_tokens,
+            num_scheduled=len(plan.chunks),
+            num_running=self.scheduler.num_running,
+            num_waiting=self.scheduler.num_waiting,
+            draft_s=drafted - begun,
+            plan_s=planned - drafted,
+            execute_s=executed - planned,
+            apply_s=self._clock() - executed,
+            shared_reads=result.shared_reads if result else (),
         )
         self.totals.add(self.last_step, failed=result is None)
         return deltas
