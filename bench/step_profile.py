@@ -55,15 +55,8 @@ class Timed:
 
     def __call__(self, *args: Any) -> Any:
         """Call the block."""
-        return self._clocked(self._block, args)
-
-    def store(self, *args: Any) -> Any:
-        """Call an attention block's `store`."""
-        return self._clocked(self._block.store, args)
-
-    def _clocked(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
-        found = call(*args)
+        found = self._block(*args)
         self._note(time.perf_counter() - begun)
         return found
 

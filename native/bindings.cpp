@@ -10,6 +10,7 @@
 
 #include "attention_block.hpp"
 #include "blocks.hpp"
+#include "layers.hpp"
 #include "low_rank.hpp"
 #include "require.hpp"
 
@@ -244,14 +245,6 @@ void bind_attention(nb::module_& m) {
                 const nb::gil_scoped_release release;
                 self.attention.run(x.data(), extent(x, 0), step, adapters);
             },
-            "x"_a.noconvert(), "step"_a, "adapters"_a.none())
-        .def(
-            "store",
-            [](const PagedAttention& self, const Input& x, Step& step, const AdapterRows* adapters) {
-                check_width(x, self.attention.hidden());
-                const nb::gil_scoped_release release;
-                self.attention.store(x.data(), extent(x, 0), step, adapters);
-            },
             "x"_a.noconvert(), "step"_a, "adapters"_a.none());
 }
 
@@ -288,34 +281,30 @@ void bind_feed_forward(nb::module_& m) {
             "x"_a.noconvert(), "adapters"_a.none());
 }
 
-// Layers in the order in which a row passes through them, run in one call.
-struct Layers {
-    std::vector<const PagedAttention*> attention;
-    std::vector<const FeedForward*> feed_forward;
-};
-
 void bind_layers(nb::module_& m) {
     nb::class_<Layers>(m, "Layers")
         .def(
             "__init__",
-            [](Layers* self, std::vector<const PagedAttention*> attention,
+            [](Layers* self, const std::vector<const PagedAttention*>& attention,
                std::vector<const FeedForward*> feed_forward) {
+                require(!attention.empty(), "there must be a layer");
                 require(attention.size() == feed_forward.size(), "a layer has two blocks");
-                new (self) Layers{std::move(attention), std::move(feed_forward)};
+                std::vector<const Attention*> blocks;
+                for (const PagedAttention* block : attention) blocks.push_back(&block->attention);
+                new (self) Layers{std::move(blocks), std::move(feed_forward)};
             },
             "attention"_a, "feed_forward"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def(
             "run",
-            [](const Layers& self, const Output& x, Step& step, const AdapterRows* adapters) {
-                for (const PagedAttention* block : self.attention) check_width(x, block->attention.hidden());
+            [](const Layers& self, const Output& x, Step& step, const Array<const std::int64_t, 1>& rows,
+               const Output& out, const AdapterRows* adapters) {
+                for (const Attention* block : self.attention) check_width(x, block->hidden());
                 for (const FeedForward* block : self.feed_forward) check_width(x, block->hidden());
+                check_output(rows, out, extent(x, 1));
                 const nb::gil_scoped_release release;
-                for (std::size_t i = 0; i < self.attention.size(); ++i) {
-                    self.attention[i]->attention.run(x.data(), extent(x, 0), step, adapters);
-                    self.feed_forward[i]->run(x.data(), extent(x, 0), adapters);
-                }
+                self.run(x.data(), extent(x, 0), step, adapters, {rows.data(), rows.size()}, out.data());
             },
-            "x"_a.noconvert(), "step"_a, "adapters"_a.none());
+            "x"_a.noconvert(), "step"_a, "rows"_a.noconvert(), "out"_a.noconvert(), "adapters"_a.none());
 }
 
 void bind_head(nb::module_& m) {

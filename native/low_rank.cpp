@@ -41,6 +41,16 @@ AdapterRows::AdapterRows(std::int64_t num_rows, std::vector<AdapterSpan> spans)
     require(reached <= num_rows, "an adapter's rows go on behind the last row");
 }
 
+AdapterRows AdapterRows::of(std::span<const std::int64_t> rows) const {
+    std::vector<AdapterSpan> theirs;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(rows.size()); ++i) {
+        for (const auto& [first, end, adapter] : spans) {
+            if (first <= rows[i] && rows[i] < end) theirs.push_back({i, i + 1, adapter});
+        }
+    }
+    return AdapterRows(static_cast<std::int64_t>(rows.size()), std::move(theirs));
+}
+
 Adaptation::Adaptation(Engine& engine, Buffer& memory, const AdapterRows* adapters, std::int64_t layer,
                        std::int64_t num_rows, std::int64_t depth, std::initializer_list<Weight> weights)
     : engine_(engine) {

@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine.hpp"
@@ -55,6 +56,8 @@ struct AdapterSpan {
 struct AdapterRows {
     // Throws std::invalid_argument unless the spans come in order, without overlap, and end within the rows.
     AdapterRows(std::int64_t num_rows, std::vector<AdapterSpan> spans);
+    // The adapters of these rows only.
+    AdapterRows of(std::span<const std::int64_t> rows) const;
 
     std::int64_t num_rows;
     std::vector<AdapterSpan> spans;

@@ -37,6 +37,24 @@ const GroupInputs& Step::group(int index) const {
     return groups_[static_cast<std::size_t>(index)];
 }
 
+Step Step::readers(std::span<const std::int64_t> rows) const {
+    std::vector<std::int32_t> positions, cu_seqlens = {0};
+    std::vector<GroupInputs> groups;
+    for (const GroupInputs& group : groups_) {
+        groups.push_back({{}, group.width, std::vector<std::int64_t>(rows.size(), -1)});
+    }
+    for (const std::int64_t row : rows) {
+        positions.push_back(positions_[row]);
+        cu_seqlens.push_back(static_cast<std::int32_t>(positions.size()));
+        const std::int64_t sequence = std::ranges::upper_bound(cu_seqlens_, row) - cu_seqlens_.begin() - 1;
+        for (std::size_t i = 0; i < groups_.size(); ++i) {
+            const auto table = groups_[i].tables.begin() + sequence * groups_[i].width;
+            groups[i].tables.insert(groups[i].tables.end(), table, table + groups_[i].width);
+        }
+    }
+    return Step(std::move(positions), std::move(cu_seqlens), std::move(groups));
+}
+
 const AttentionPlan& Step::plan(const PlanShape& shape) {
     for (const AttentionPlan& plan : plans_) {
         if (plan.shape == shape) return plan;

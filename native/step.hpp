@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <span>
 #include <vector>
 
 #include "plan.hpp"
@@ -19,6 +20,9 @@ public:
     const std::vector<std::int32_t>& positions() const { return positions_; }
     std::int64_t last_position() const { return last_position_; }
     const GroupInputs& group(int index) const;
+
+    // The same places for these rows only, each a sequence of its own that writes nothing.
+    Step readers(std::span<const std::int64_t> rows) const;
 
     // The plan for layers of this shape; made at the first one's call, when also the group's block ids and
     // slots are checked.

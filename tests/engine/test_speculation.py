@@ -76,7 +76,6 @@ def test_drafts_of_all_requests_are_verified_in_one_step_beside_a_prompt(make_be
     plan = bench.runner.plans[-1]
     assert [chunk.num_drafts for chunk in plan.chunks] == [3, 3, 3, 0]
     assert plan.num_tokens == 30  # 3 x (1 + 3), and 18 of the prompt
-    assert bench.core.last_step.num_drafts == 9
     bench.run()
 
 

@@ -68,8 +68,9 @@ class LoadedModel:
 
     def chain(self, token_ids: Iterable[int], extra_keys: ExtraKeys = NO_EXTRAS) -> HashChain:
         """Return a prompt's hash chain. Raises `InvalidParameterError` for ids outside the vocabulary."""
-        chain = HashChain(self.root, self.budget.block_size, extra_keys, token_ids)
-        self._check_token_id(max(chain.tokens, default=0))
+        tokens = list(token_ids)
+        chain = HashChain(self.root, self.budget.block_size, extra_keys, tokens)
+        self._check_token_id(max(tokens, default=0))
         return chain
 
     def chat_template(self) -> ChatTemplate:

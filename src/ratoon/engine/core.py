@@ -97,7 +97,6 @@ class EngineCore:
             num_scheduled=len(plan.chunks),
             num_running=self.scheduler.num_running,
             num_waiting=self.scheduler.num_waiting,
-            num_drafts=sum(chunk.num_drafts for chunk in plan.chunks),
             draft_s=drafted - begun,
             plan_s=planned - drafted,
             execute_s=executed - planned,

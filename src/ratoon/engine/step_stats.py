@@ -16,7 +16,6 @@ class StepStats(NamedTuple):
     num_scheduled: int
     num_running: int
     num_waiting: int
-    num_drafts: int
     draft_s: float
     plan_s: float
     execute_s: float

@@ -144,7 +144,7 @@ class Scheduler:
         deltas = [
             self._advance(chunk, found, now) for chunk, found in zip(plan.chunks, result.chunks, strict=True)
         ]
-        return tuple(delta for delta in deltas if delta is not None)
+        return tuple(filter(None, deltas))
 
     def fail(self, plan: StepPlan, error: BaseException, now: float) -> tuple[RequestDelta, ...]:
         """End the requests of a plan whose computation raised; nothing of that step is ever found again."""

@@ -121,7 +121,7 @@ class Run:
         self.pages.pages[:] = fill
         self._block = ops.attention(weights, self.pages)
 
-    def step(self, *parts: Part, write: bool = True, store_only: bool = False) -> list[Floats]:
+    def step(self, *parts: Part, write: bool = True) -> list[Floats]:
         """Return the rows of each part."""
         positions = np.concatenate([np.arange(p.first, p.last, dtype=np.int32) for p in parts])
         lengths = [p.last - p.first for p in parts]
@@ -132,8 +132,7 @@ class Run:
         slots = tables[owners, blocks].astype(np.int64) * self._block_size + offsets
         rows = np.concatenate([self.inputs[p.sequence][p.first : p.last] for p in parts])
         step = StepInputs(positions, cu_seqlens, (tables,), (slots if write else np.full_like(slots, -1),))
-        run = self._block.store if store_only else self._block
-        run(rows, begun := self._ops.begin(step))
+        self._block(rows, begun := self._ops.begin(step))
         self.shared_reads = [
             (reads.group, list(reads.sequences), reads.num_blocks) for reads in self._ops.shared_reads(begun)
         ]
@@ -269,16 +268,6 @@ def test_a_row_that_writes_nothing_reads_what_is_there(variant: str) -> None:
     again = run.step(Part(0, 49, 50), write=False)[0]
     assert again.tobytes() == whole[-1:].tobytes()
     assert run.pages.pages.tobytes() == before.tobytes()
-
-
-def test_storing_alone_writes_the_same_pages_and_leaves_the_rows(variant: str) -> None:
-    run, storing = (Run(NativeOps(2, variant), EVERYTHING, lengths=(150, 20)) for _ in range(2))
-    parts = (Part(0, 0, 150), Part(1, 0, 20))
-    run.step(*parts)
-    for rows, inputs in zip(storing.step(*parts, store_only=True), storing.inputs, strict=True):
-        assert rows.tobytes() == inputs.tobytes()
-    assert storing.pages.pages.any()
-    assert storing.pages.pages.tobytes() == run.pages.pages.tobytes()
 
 
 def test_a_page_holds_a_block_wherever_it_is_copied_to(variant: str) -> None:

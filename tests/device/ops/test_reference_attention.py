@@ -154,17 +154,6 @@ def test_a_row_that_writes_nothing_reads_what_is_there() -> None:
     assert run.pages.pages.tobytes() == before
 
 
-def test_storing_alone_writes_the_same_pages_and_leaves_the_rows() -> None:
-    run, storing = Run(PLAIN), Run(PLAIN)
-    run.chunk((0, 0, LENGTH))
-    positions = np.arange(LENGTH, dtype=np.int32)
-    slots = storing.tables[0][positions // BLOCK].astype(np.int64) * BLOCK + positions % BLOCK
-    rows, cu_seqlens = X[positions].copy(), np.array([0, LENGTH], np.int32)
-    storing.block.store(rows, StepInputs(positions, cu_seqlens, (storing.tables[:1],), (slots,)))
-    assert rows.tobytes() == X[positions].tobytes()
-    assert storing.pages.pages.tobytes() == run.pages.pages.tobytes()
-
-
 def test_a_block_is_one_page_over_all_slots() -> None:
     run = Run(PLAIN)
     first = run.chunk((0, 0, LENGTH))[0]

@@ -33,8 +33,7 @@ class Decoder:
     def __init__(self, ops: Ops, embedding: Embedding, layers: Sequence[Layer], head: Head) -> None:
         self._ops = ops
         self._embedding = embedding
-        *before, self._last = layers
-        self._before = ops.layers(before)
+        self._layers = ops.layers(layers)
         self._head = head
         self.shared_reads: Sequence[SharedReads] = ()
 
@@ -48,24 +47,15 @@ class Decoder:
         """Run the tokens int32 [n], writing their K and V; return the last output [m, hidden] of `rows`.
 
         `given` are input rows [k, hidden], each with the place from which on they stand for the tokens' own.
-        K and V of all sequences are written before any attention of the same layer reads. Of the last layer,
-        which serves nothing but the logits, all else is computed for `rows` only.
+        K and V of all sequences are written before any attention of the same layer reads.
         """
         step, adapters = self._ops.begin(inputs), self._adapters(inputs)
         x = self._embedding(token_ids)
         for place, values in given:
             x[place : place + len(values)] = values
-        self._before(x, step, adapters)
-        readers = step
-        if not np.array_equal(rows, np.arange(len(x))):
-            self._last.attention.store(x, step, adapters)
-            of_rows = inputs.readers(rows)
-            x, readers, adapters = x[rows], self._ops.begin(of_rows), self._adapters(of_rows)
-        if len(rows):
-            self._last.attention(x, readers, adapters)
-            self._last.feed_forward(x, adapters)
+        hidden = self._layers(x, step, rows, adapters)
         self.shared_reads = self._ops.shared_reads(step)
-        return x
+        return hidden
 
     def logits(self, hidden: Floats) -> tuple[Floats, Ints]:
         """Return float32 logits [m, vocab] of rows [m, hidden] that a call returned, and their argmax."""

@@ -67,11 +67,6 @@ class NativeAttention:
         assert isinstance(step, _native.Step), "a step of another implementation"
         self.block.run(x, step, packed_rows(adapters))
 
-    def store(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
-        """Write K and V of `x` [n, hidden], and do no more."""
-        assert isinstance(step, _native.Step), "a step of another implementation"
-        self.block.store(x, step, packed_rows(adapters))
-
 
 class NativeFeedForward:
     """One layer's feed-forward network."""
@@ -85,7 +80,7 @@ class NativeFeedForward:
 
 
 class NativeLayers:
-    """Layers that follow one another: one call into C++, in which other Python threads can run."""
+    """A model's layers: one call into C++, in which other Python threads can run."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         attention, feed_forward = [], []
@@ -96,10 +91,14 @@ class NativeLayers:
             feed_forward.append(layer.feed_forward.block)
         self._layers = _native.Layers(attention, feed_forward)
 
-    def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
-        """Take `x` [n, hidden] through all blocks, in place and in order."""
+    def __call__(
+        self, x: Floats, step: Step, rows: NDArray[np.intp], adapters: AdapterRows | None = None
+    ) -> Floats:
+        """Take `x` [n, hidden] through all blocks; return the last output [m, hidden] of `rows`."""
         assert isinstance(step, _native.Step), "a step of another implementation"
-        self._layers.run(x, step, packed_rows(adapters))
+        out = np.empty((len(rows), x.shape[1]), np.float32)
+        self._layers.run(x, step, rows, out, packed_rows(adapters))
+        return out
 
 
 class NativeHead:

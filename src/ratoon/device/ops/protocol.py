@@ -81,17 +81,6 @@ class StepInputs:
     write_slots: tuple[NDArray[np.int64], ...]
     adapters: tuple[Adapter | None, ...] = ()
 
-    def readers(self, rows: NDArray[np.intp]) -> "StepInputs":
-        """Return the same places for `rows` [m] only, each a sequence of its own that writes nothing."""
-        sequences = np.searchsorted(self.cu_seqlens, rows, side="right") - 1
-        return StepInputs(
-            positions=self.positions[rows],
-            cu_seqlens=np.arange(len(rows) + 1, dtype=np.int32),
-            block_tables=tuple(table[sequences] for table in self.block_tables),
-            write_slots=tuple(np.full(len(rows), -1, np.int64) for _ in self.write_slots),
-            adapters=tuple(self.adapters[i] for i in sequences) if self.adapters else (),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
@@ -216,10 +205,6 @@ class AttentionBlock(Protocol):
         """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
         ...
 
-    def store(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
-        """Write K and V of `x` [n, hidden], and do no more."""
-        ...
-
 
 class FeedForwardBlock(Protocol):
     """One layer's feed-forward network."""
@@ -238,10 +223,16 @@ class Layer:
 
 
 class Layers(Protocol):
-    """Some layers that follow one another."""
+    """The layers of a model."""
 
-    def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
-        """Take `x` [n, hidden] through all their blocks, in place and in order."""
+    def __call__(
+        self, x: Floats, step: Step, rows: NDArray[np.intp], adapters: AdapterRows | None = None
+    ) -> Floats:
+        """Take `x` [n, hidden] through all blocks in order; return the last output [m, hidden] of `rows`.
+
+        K and V of all rows are written. Whether the last layer computes anything else for the others is the
+        implementation's affair, and so is what becomes of `x`.
+        """
         ...
 
 
@@ -306,7 +297,7 @@ class Ops(Protocol):
         ...
 
     def layers(self, layers: Sequence[Layer]) -> Layers:
-        """Join layers, built by these ops, so that a step passes through all of them in one call."""
+        """Join a model's layers, built by these ops: a step passes through all of them in one call."""
         ...
 
     def head(self, weights: HeadWeights) -> Head:

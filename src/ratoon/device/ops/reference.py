@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.ops.dequantize import FORMATS, dequantize, tensor_bytes, tensor_values
@@ -111,10 +112,11 @@ class ReferenceOps:
     def layers(self, layers: Sequence[Layer]) -> Layers:
         """Join layers."""
 
-        def run(x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
+        def run(x: Floats, step: Step, rows: NDArray[np.intp], adapters: AdapterRows | None = None) -> Floats:
             for layer in layers:
                 layer.attention(x, step, adapters)
                 layer.feed_forward(x, adapters)
+            return x[rows]
 
         return run
 

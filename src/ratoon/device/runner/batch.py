@@ -55,10 +55,11 @@ class BatchBuilder:
         slots: list[int] = []
         for chunk in chunks:
             table = chunk.block_tables[group]
-            end = chunk.first_position + len(chunk.token_ids)
-            first = min(max(chunk.first_position, chunk.write_from), end)
-            slots += [-1] * (first - chunk.first_position)
-            slots += [table[place // size] * size + place % size for place in range(first, end)]
+            first, write_from = chunk.first_position, chunk.write_from
+            slots += [
+                table[place // size] * size + place % size if place >= write_from else -1
+                for place in range(first, first + len(chunk.token_ids))
+            ]
         return slots
 
 

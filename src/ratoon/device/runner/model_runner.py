@@ -92,15 +92,16 @@ class ModelRunner:
         them.
         """
         num_best = spec.params.logprobs
-        end = chunk.first_position + len(chunk.token_ids)
-        drafts = chunk.token_ids[len(chunk.token_ids) - chunk.num_drafts :]
+        num_known = len(chunk.token_ids) - chunk.num_drafts
+        drafts = chunk.token_ids[num_known:]
         tokens: tuple[int, ...] = ()
         logprobs: list[Logprobs] = []
-        for place, (row, best) in enumerate(islice(logits, chunk.num_drafts + 1), -chunk.num_drafts - 1):
+        for row, best in islice(logits, chunk.num_drafts + 1):
             if tokens != drafts[: len(tokens)]:
                 continue  # follows a draft that was wrong
             if self._observe_logits is not None:
-                self._observe_logits(chunk.request_id, end + place, row.tobytes())
+                position = chunk.first_position + num_known + len(tokens) - 1
+                self._observe_logits(chunk.request_id, position, row.tobytes())
             tokens += (sample(row, best, spec.after(tokens)),)
             if num_best is not None:
                 logprobs.append(top_logprobs(row, best, num_best, tokens[-1]))
