@@ -45,7 +45,9 @@ AdapterRows AdapterRows::of(std::span<const std::int64_t> rows) const {
     std::vector<AdapterSpan> theirs;
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(rows.size()); ++i) {
         for (const auto& [first, end, adapter] : spans) {
-            if (first <= rows[i] && rows[i] < end) theirs.push_back({i, i + 1, adapter});
+            if (rows[i] < first || end <= rows[i]) continue;
+            if (!theirs.empty() && theirs.back().end == i && theirs.back().adapter == adapter) ++theirs.back().end;
+            else theirs.push_back({i, i + 1, adapter});
         }
     }
     return AdapterRows(static_cast<std::int64_t>(rows.size()), std::move(theirs));
