@@ -111,11 +111,6 @@ class ReferenceAttention:
         rows.add(out, context, w.layer, "out")
         x += out if w.post_norm is None else rms_norm(out, w.post_norm, w.eps)
 
-    def store(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
-        """Write K and V of `x` [n, hidden], and do no more."""
-        assert isinstance(step, StepInputs)
-        self._store(x, step, reference_rows(adapters))
-
     def _store(self, x: Floats, step: StepInputs, rows: ReferenceAdapterRows) -> Floats:
         """Write K and V; return the queries [n, heads, dim]."""
         w = self._w
