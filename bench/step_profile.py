@@ -47,20 +47,6 @@ TURNS = 40
 """Steps without clocks, then with clocks, and so on: each has threads of its own, which sleep meanwhile."""
 
 
-class Timed:
-    """A block with a clock around its calls."""
-
-    def __init__(self, block: Any, note: Callable[[float], None]) -> None:
-        self._block, self._note = block, note
-
-    def __call__(self, *args: Any) -> Any:
-        """Call the block."""
-        begun = time.perf_counter()
-        found = self._block(*args)
-        self._note(time.perf_counter() - begun)
-        return found
-
-
 class TimedOps(NativeOps):
     """Notes the seconds of every call of a block, by kind."""
 
@@ -68,13 +54,25 @@ class TimedOps(NativeOps):
         super().__init__(num_threads)
         self.seconds: dict[str, list[float]] = {kind: [] for kind in BLOCKS}
 
+    def timed(self, kind: str, block: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the block with a clock around it."""
+        note, clock = self.seconds[kind].append, time.perf_counter
+
+        def call(*args: Any) -> Any:
+            begun = clock()
+            found = block(*args)
+            note(clock() - begun)
+            return found
+
+        return call
+
     def layers(self, layers: Sequence[Layer]) -> Layers:
         """Join layers block by block, so that each is timed."""
         return ReferenceOps().layers(layers)
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        return (lambda *args: Timed(found(*args), self.seconds[name].append)) if name in BLOCKS else found
+        return (lambda *args: self.timed(name, found(*args))) if name in BLOCKS else found
 
 
 @dataclass(frozen=True)

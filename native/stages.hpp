@@ -15,7 +15,6 @@ namespace ratoon {
 
 using Floats = std::vector<float>;
 
-
 // Rows that one item of work takes through a panel: a whole number of tiles, few enough to stay in the cache.
 constexpr std::int64_t kRowBlock = 64;
 

@@ -117,7 +117,7 @@ private:
             most = max(most, scale);
             total = total + scale;
         }
-        return largest(most) + 0.0f * sum(total);
+        return largest(most) + 0.0f * sum(total);  // a maximum can lose what is no number, a sum cannot
     }
 
     Range asked_{};
