@@ -96,7 +96,7 @@ void Attention::project_head(std::int64_t head, std::int64_t first_row, std::int
     const Kernels& kernels = engine_->kernels;
     const std::int64_t dim = s_.head_dim, key_head = head - s_.num_heads,
                        value_head = key_head - s_.num_kv_heads;
-    const auto& slots = step.group(s_.group).write_slots;
+    const auto& slots = step.group(s_.group).slot_mapping;
     const auto& [panels, first] = heads_[static_cast<std::size_t>(head)];
     const std::int64_t end = first + panels_per_unit(*panels);
     kernels.product(*panels, first, end, in, first_row, end_row, scratch, dim, false);

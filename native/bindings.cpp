@@ -142,7 +142,7 @@ void bind_step(nb::module_& m) {
             new (self) Step(to_vector(positions), to_vector(cu_seqlens), std::move(groups));
         },
         "positions"_a.noconvert(), "cu_seqlens"_a.noconvert(), "block_tables"_a.noconvert(),
-        "write_slots"_a.noconvert());
+        "slot_mapping"_a.noconvert());
     step.def("shared_reads", &Step::shared_reads);
 }
 

@@ -12,7 +12,7 @@ namespace ratoon {
 struct GroupInputs {
     std::vector<std::int32_t> tables;  // [num_sequences][width]
     std::int64_t width;
-    std::vector<std::int64_t> write_slots;  // [num_rows]
+    std::vector<std::int64_t> slot_mapping;  // [num_rows]
 };
 
 // What the plan of a layer's attention depends on, apart from the step; equal for the layers of a group.

@@ -26,7 +26,7 @@ Step::Step(std::vector<std::int32_t> positions, std::vector<std::int32_t> cu_seq
             group.width * static_cast<std::int64_t>(cu_seqlens_.size() - 1)) {
             refuse("block tables must have one row per sequence");
         }
-        if (static_cast<std::int64_t>(group.write_slots.size()) != num_rows())
+        if (static_cast<std::int64_t>(group.slot_mapping.size()) != num_rows())
             refuse("write slots must have one entry per row");
     }
 }
@@ -60,7 +60,7 @@ const AttentionPlan& Step::plan(const PlanShape& shape) {
         if (plan.shape == shape) return plan;
     }
     const GroupInputs& inputs = group(shape.group);
-    for (const std::int64_t slot : inputs.write_slots) {
+    for (const std::int64_t slot : inputs.slot_mapping) {
         if (slot != -1 && (slot < shape.block_size || slot >= shape.block_size * shape.num_blocks)) {
             refuse("write slot " + std::to_string(slot) + " lies outside the pages");
         }

@@ -33,7 +33,7 @@ class Account:
             "cached_tokens": cached,
             "computed_tokens": sum(request.num_prompt_tokens for request in self._requests) - cached,
             "committed_tokens": sum(request.num_committed for request in self._requests),
-            "limited_by": self._requests[0].limited_by,
+            "limited_by": None if (limit := self._requests[0].limited_by) is None else str(limit),
             "draft_tokens": sum(request.num_drafts for request in self._requests),
             "accepted_draft_tokens": sum(request.num_accepted_drafts for request in self._requests),
             "queue_s": self._queue_s,

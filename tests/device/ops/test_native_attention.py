@@ -134,7 +134,7 @@ class Run:
         step = StepInputs(positions, cu_seqlens, (tables,), (slots if write else np.full_like(slots, -1),))
         self._block(rows, begun := self._ops.begin(step))
         self.shared_reads = [
-            (reads.group, list(reads.sequences), reads.num_blocks) for reads in self._ops.shared_reads(begun)
+            (group, list(sequences), count) for group, sequences, count in self._ops.shared_reads(begun)
         ]
         return np.split(rows, cu_seqlens[1:-1])
 

@@ -19,7 +19,7 @@ from ratoon.device.ops.protocol import (
     Ints,
     Layer,
     Ops,
-    SharedReads,
+    SharedRead,
     StepInputs,
 )
 
@@ -35,7 +35,7 @@ class Decoder:
         self._embedding = embedding
         self._layers = ops.layers(layers)
         self._head = head
-        self.shared_reads: Sequence[SharedReads] = ()
+        self.shared_reads: Sequence[SharedRead] = ()
 
     def __call__(
         self,

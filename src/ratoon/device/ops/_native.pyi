@@ -35,7 +35,7 @@ class Step:
         positions: Ints,
         cu_seqlens: Ints,
         block_tables: Sequence[Ints],
-        write_slots: Sequence[NDArray[np.int64]],
+        slot_mapping: Sequence[NDArray[np.int64]],
     ) -> None: ...
     def shared_reads(self) -> list[SharedReads]: ...
 

@@ -26,6 +26,7 @@ from ratoon.device.ops.protocol import (
     KVPages,
     Layer,
     Rope,
+    SharedRead,
     Step,
     StepInputs,
 )
@@ -264,13 +265,13 @@ class NativeOps:
     def begin(self, inputs: StepInputs) -> _native.Step:
         """Take a step's inputs, once for all layers."""
         return _native.Step(
-            inputs.positions, inputs.cu_seqlens, list(inputs.block_tables), list(inputs.write_slots)
+            inputs.positions, inputs.cu_seqlens, list(inputs.block_tables), list(inputs.slot_mapping)
         )
 
-    def shared_reads(self, step: Step) -> list[_native.SharedReads]:
+    def shared_reads(self, step: Step) -> list[SharedRead]:
         """Return which sequences read blocks together, once every layer has run."""
         assert isinstance(step, _native.Step), "a step of another implementation"
-        return step.shared_reads()
+        return [(reads.group, reads.sequences, reads.num_blocks) for reads in step.shared_reads()]
 
     def _check(self, tensor: RawTensor) -> tuple[int, int]:
         if not self.supports(tensor.dtype):

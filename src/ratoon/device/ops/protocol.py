@@ -70,7 +70,7 @@ class StepInputs:
     `positions` int32 [n]. Sequence i has rows `cu_seqlens[i]:cu_seqlens[i + 1]` (int32 [s + 1]), at
     consecutive positions.
     `block_tables[group]` int32 [s, width]: block ids in logical order, padded with 0; entries behind a
-    window may be 0. `write_slots[group]` int64 [n]: block id * block size + offset where the row's K and V
+    window may be 0. `slot_mapping[group]` int64 [n]: block id * block size + offset where the row's K and V
     go; -1 writes nothing.
     `adapters` has each sequence's adapter, or None; it may be empty where none has one.
     """
@@ -78,7 +78,7 @@ class StepInputs:
     positions: Ints
     cu_seqlens: Ints
     block_tables: tuple[Ints, ...]
-    write_slots: tuple[NDArray[np.int64], ...]
+    slot_mapping: tuple[NDArray[np.int64], ...]
     adapters: tuple[Adapter | None, ...] = ()
 
 
@@ -122,23 +122,9 @@ class Step(Protocol):
     """A step's inputs as the implementation keeps them."""
 
 
-class SharedReads(Protocol):
-    """Sequences of a step, by number, that read so many blocks of a cache group once for all of them."""
-
-    @property
-    def group(self) -> int:
-        """The cache group."""
-        ...
-
-    @property
-    def sequences(self) -> Sequence[int]:
-        """Two or more."""
-        ...
-
-    @property
-    def num_blocks(self) -> int:
-        """How many blocks."""
-        ...
+SharedRead = tuple[int, Sequence[int], int]
+"""A cache group, two or more sequences of a step by number, and how many of the group's blocks were read once
+for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +310,6 @@ class Ops(Protocol):
         """Take a step's inputs, once for all layers."""
         ...
 
-    def shared_reads(self, step: Step) -> Sequence[SharedReads]:
+    def shared_reads(self, step: Step) -> Sequence[SharedRead]:
         """Return which sequences read blocks together, once every layer has run."""
         ...

@@ -25,7 +25,7 @@ from ratoon.device.ops.protocol import (
     KVPages,
     Layer,
     Layers,
-    SharedReads,
+    SharedRead,
     Step,
     StepInputs,
 )
@@ -149,6 +149,6 @@ class ReferenceOps:
         """Take a step's inputs, once for all layers."""
         return inputs
 
-    def shared_reads(self, step: Step) -> Sequence[SharedReads]:
+    def shared_reads(self, step: Step) -> Sequence[SharedRead]:
         """Return nothing: every sequence reads for itself."""
         return ()

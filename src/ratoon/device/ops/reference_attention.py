@@ -127,7 +127,7 @@ class ReferenceAttention:
             q = rms_norm(q, w.q_norm, w.eps)
         if w.k_norm is not None:
             k = rms_norm(k, w.k_norm, w.eps)
-        self._write(rotate(k, step.positions, w.rope), v, step.write_slots[w.group])
+        self._write(rotate(k, step.positions, w.rope), v, step.slot_mapping[w.group])
         return rotate(q, step.positions, w.rope)
 
     def _write(self, k: Floats, v: Floats, slots: NDArray[np.int64]) -> None:
