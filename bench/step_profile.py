@@ -25,10 +25,10 @@ from ratoon.device.ops.native import NativeOps
 from ratoon.device.ops.protocol import (
     AttentionWeights,
     FeedForwardWeights,
-    HeadWeights,
     KVLayout,
     Layer,
     Layers,
+    LMHeadWeights,
     Rope,
     StepInputs,
 )
@@ -207,7 +207,7 @@ def hollow_calls(ops: TimedOps, batch: int) -> dict[str, float]:
     embed = ops.embedding(weight(1), 1.0)
     attend = ops.attention(attention, pages)
     feed = ops.feed_forward(FeedForwardWeights(norm, *three, None, 1e-5, "silu"))
-    logits = ops.head(HeadWeights(norm, weight(HOLLOW), 1e-5, 0.0))
+    logits = ops.lm_head(LMHeadWeights(norm, weight(HOLLOW), 1e-5, 0.0))
     blocks: dict[str, Callable[[], object]] = {
         "embedding": lambda: embed(ids),
         "attention": lambda: attend(x, step),
