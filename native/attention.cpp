@@ -53,7 +53,8 @@ INLINE void weigh(Span& span, Range strips, float cap, SpanRows<kCount>& rows) {
 #pragma GCC unroll 8
         for (int strip = strips.begin; strip < strips.end; ++strip) {
             Vec x = load(rows.values[r] + strip * kLanes);
-            if (cap != 0.0f) store(rows.values[r] + strip * kLanes, x = set1(cap) * tanh(x * set1(rows.scales[r])));
+            if (cap != 0.0f)
+                store(rows.values[r] + strip * kLanes, x = set1(cap) * tanh(x * set1(rows.scales[r])));
             best = max(best, keep_visible(r, strip, x, best));
         }
         if (cap != 0.0f) rows.scales[r] = 1.0f;
@@ -114,7 +115,8 @@ public:
           in_place_(in_place<T>(call)),
           allocate_{memory},
           span_(call, in_place_ ? call.block_size : kLanes, in_place_ ? call.head_dim : stride_,
-                unit_rows(call.head_dim, group_), [&](auto*& part, std::int64_t count) { allocate_(part, count); }) {
+                unit_rows(call.head_dim, group_),
+                [&](auto*& part, std::int64_t count) { allocate_(part, count); }) {
         const std::int64_t rows = unit_rows(call.head_dim, group_);
         allocate_(merged_, rows * stride_);
         allocate_(best_, rows + kLanes);  // whole vectors are read and written
@@ -140,7 +142,8 @@ public:
                 span_.set_strip(i, strip, in_place_ ? ahead.after(strip) : strip);
             }
             for_row_tiles<Span::kRows>(rows_, [&]<class R>(R, int row) {
-                span_.prefetch_strips({row * (kSpan / kLanes) / rows_, (row + R::value) * (kSpan / kLanes) / rows_});
+                constexpr int kStrips = kSpan / kLanes;
+                span_.prefetch_strips({row * kStrips / rows_, (row + R::value) * kStrips / rows_});
                 walk<R::value>(span, row);
             });
         }
@@ -183,7 +186,8 @@ private:
     INLINE KVPiece<T> strip_at(const KVHead<T>& head, int span, int strip, Range keys) const {
         const std::int64_t at = span * std::int64_t{kSpan} + strip * kLanes;
         if (in_place_) return strip_in_place(head, at);
-        const Range lanes = {larger(0, keys.begin - strip * kLanes), smaller(kLanes, keys.end - strip * kLanes)};
+        const Range lanes = {larger(0, keys.begin - strip * kLanes),
+                             smaller(kLanes, keys.end - strip * kLanes)};
         return gather_strip(head, at, lanes, gathered_ + strip * gathered_elements<T>(call_.head_dim));
     }
 
