@@ -148,7 +148,7 @@ void Attention::pass(const float* x, float* to, std::int64_t num_rows, Step& ste
             "a position lies beyond the rotary embedding's tables");
     const auto all_heads = static_cast<std::int64_t>(heads_.size()), num_heads = std::int64_t{s_.num_heads};
     const auto kv_heads = std::int64_t{s_.num_kv_heads}, dim = std::int64_t{s_.head_dim};
-    const AttentionPlan& plan = plan_of(step);  // it also tells which sequences share blocks, whatever is computed
+    const AttentionPlan& plan = plan_of(step);  // which also tells which sequences share blocks
     const AttentionCall call = call_of(step, plan, num_rows);
     const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, s_.qkv, adapters);
     const Rows mixed = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.out});
