@@ -20,8 +20,7 @@ class RequestStatus(Enum):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Made by the library or the server for a prompt; from `Scheduler.add` on the scheduler is the only
-    writer.
+    """The library or the server makes it; from `Scheduler.add` on the scheduler is the only writer.
 
     The chain holds the prompt, then the output as it becomes known. `priority` is as in vLLM: lower numbers
     come first, equal ones in order of arrival. Without `read_cache` every position is computed afresh;

@@ -53,8 +53,10 @@ class ModelRunner:
         ]
         hidden = self._decoder(token_ids, inputs, np.array(rows, np.intp), given_rows(plan, starts))
         shared_reads = tuple(
-            SharedReads(group, tuple(plan.chunks[i].request_id for i in sequences), num_blocks)
-            for group, sequences, num_blocks in self._decoder.shared_reads
+            SharedReads(
+                shared.group, tuple(plan.chunks[i].request_id for i in shared.sequences), shared.num_blocks
+            )
+            for shared in self._decoder.shared_blocks
         )
         logits = self._logits(hidden)
         results = tuple(self._read(chunk, logits) for chunk in plan.chunks)
