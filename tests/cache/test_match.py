@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratoon.cache.events import EventBus
-from ratoon.cache.eviction import LeastRecentlyUsed
+from ratoon.cache.eviction.lru import LeastRecentlyUsed
 from ratoon.cache.group import CacheGroup
 from ratoon.cache.in_flight import InFlight
 from ratoon.cache.match import Match, Matcher

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ratoon.cache.events import BlocksEvicted, BlocksStored, EventBus
-from ratoon.cache.eviction import LeastRecentlyUsed
+from ratoon.cache.eviction.lru import LeastRecentlyUsed
 from ratoon.cache.pool import BlockPool
 from ratoon.cache.stats import CacheStats
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
+from ratoon.cache.eviction.facts import BlockFacts
+from ratoon.cache.eviction.lru import LeastRecentlyUsed
+from ratoon.cache.eviction.policy import EvictionPolicy
 from ratoon.engine.build import LoadedModel, build_core, load_model, make_ops
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.cores import usable_cores
@@ -80,8 +82,8 @@ def test_a_core_evicts_by_the_policy_of_its_configuration(
 ) -> None:
     made = []
 
-    def make() -> EvictionPolicy:
-        made.append(LeastRecentlyUsed())
+    def make(facts: BlockFacts) -> EvictionPolicy:
+        made.append(LeastRecentlyUsed(facts))
         return made[-1]
 
     monkeypatch.setattr("ratoon.engine.build.EVICTION_POLICIES", {"lru": make})

@@ -7,10 +7,15 @@ its number and its hash chain.
 """
 
 import itertools
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ratoon.cache.events import CacheReset, EventBus
-from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
+from ratoon.cache.eviction.catalog import PolicyMaker
+from ratoon.cache.eviction.facts import BlockFacts
+from ratoon.cache.eviction.lru import LeastRecentlyUsed
+from ratoon.cache.eviction.retaining import Mark, Retaining
 from ratoon.cache.group import CacheGroup
 from ratoon.cache.in_flight import InFlight
 from ratoon.cache.match import Match, Matcher
@@ -20,6 +25,7 @@ from ratoon.cache.snapshot import CacheSnapshot
 from ratoon.cache.stats import CacheStats
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.hash_chain import HashChain
+from ratoon.request.retention import Retention
 from ratoon.spec.cache_group import BlockTables, CacheGroupSpec
 from ratoon.spec.kv_budget import blocks_for
 
@@ -32,7 +38,9 @@ class CacheManager:
 
     `groups` share one pool of `num_blocks` block ids, of which id 0 is the null block. `share_in_flight`
     lets requests of one step share what that step computes; without `enable_prefix_caching` nothing is
-    keyed or matched. `events` tells what happens to keys. Raises `InvalidParameterError`.
+    keyed or matched. `eviction` makes the order in which idle blocks go. Marks of one tenant cover at most
+    `retention_percent` of the pool; `clock`, in seconds, tells when their time is over. `events` tells what
+    happens to keys. Raises `InvalidParameterError`.
     """
 
     def __init__(
@@ -43,7 +51,9 @@ class CacheManager:
         block_size: int,
         share_in_flight: bool = True,
         enable_prefix_caching: bool = True,
-        eviction: Callable[[], EvictionPolicy] = LeastRecentlyUsed,
+        eviction: PolicyMaker = LeastRecentlyUsed,
+        retention_percent: int = 25,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         _check_geometry(groups, num_blocks, block_size)
         self._specs = tuple(groups)
@@ -51,7 +61,11 @@ class CacheManager:
         self.groups = tuple(CacheGroup(spec, block_size) for spec in groups)
         self.stats = CacheStats()
         self.events = EventBus(self.stats, EVENTS_KEPT)
-        self.pool = BlockPool(num_blocks, len(groups), eviction(), self.events)
+        self._clock = clock
+        self._facts = BlockFacts(num_blocks, block_size, clock)
+        max_marked = num_blocks * retention_percent // 100
+        retaining = partial(Retaining, max_marked=max_marked, clock=clock, stats=self.stats)
+        self.pool = BlockPool(num_blocks, len(groups), eviction(self._facts), self.events, retaining)
         self.in_flight = InFlight(len(groups))
         self.requests: dict[int, RequestBlocks] = {}
         self.is_caching = enable_prefix_caching
@@ -165,6 +179,8 @@ class CacheManager:
             if self.is_caching and request.epoch == self.epoch:
                 for g, ids in enumerate(request.ids):
                     self.pool.store(g, ids[new], chain.block_hashes[new], chain.block_tokens[new])
+                    if self._facts.is_kept:
+                        self._facts.enter(g, ids[new], chain, new.start)
             request.num_filled = new.stop
             for g in self._sliding:
                 behind = request.leave_behind(g, self.groups[g].first_needed(new.stop * self.block_size - 1))
@@ -188,12 +204,12 @@ class CacheManager:
         findable = self.is_caching and request.epoch == self.epoch
         return request.num_filled * self.block_size if findable else 0
 
-    def release(self, request_id: int) -> None:
+    def release(self, request_id: int, tenant: str = "", retention: Retention | None = None) -> None:
         """Let go of all blocks of a request; raises `KeyError` if it holds none.
 
         Unfilled blocks go back the way they came, so that an admission which computed nothing leaves the
         queue as it was. Filled ones go deepest first, and at each depth in all groups, because a hit needs
-        all groups.
+        all groups. With a `retention` the first of them are marked for `tenant`.
         """
         request = self._request(request_id)
         assert not self.in_flight.has_announced(request_id), "commit or abandon comes before release"
@@ -202,8 +218,11 @@ class CacheManager:
         filled = request.num_filled
         for ids in reversed(request.ids):
             self.pool.release(ids[filled:][::-1])
-        rows = zip(*(reversed(ids[:filled]) for ids in request.ids), strict=True)
-        self.pool.release(list(filter(None, itertools.chain.from_iterable(rows))))  # without null blocks
+        if retention is not None:
+            num_marked = min(filled, retention.num_tokens // self.block_size)
+            mark = Mark(tenant, self._clock() + retention.seconds)
+            self.pool.mark(_deepest_first(request.ids, num_marked), mark)
+        self.pool.release(_deepest_first(request.ids, filled))
 
     def reset(self) -> CacheReset:
         """Drop every key. Running requests keep their blocks, but these are never keyed or matched again."""
@@ -251,6 +270,12 @@ class CacheManager:
             self.pool.release(ids[::-1])
         request.take(match, needed)
         return self._grow(request, num_wanted, keep_free)
+
+
+def _deepest_first(tables: Sequence[Sequence[int]], num_blocks: int) -> list[int]:
+    """Return the first `num_blocks` blocks of all tables, all groups at each depth, without null blocks."""
+    rows = zip(*(reversed(ids[:num_blocks]) for ids in tables), strict=True)
+    return list(filter(None, itertools.chain.from_iterable(rows)))
 
 
 def _check_geometry(groups: Sequence[CacheGroupSpec], num_blocks: int, block_size: int) -> None:

@@ -11,12 +11,13 @@ nothing is lost by reusing them. All facts are flat lists indexed by block id; t
 Block 0 is the null block: it is in no queue, has no key and no references.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import cast
 
 from ratoon.cache.events import EventBus
-from ratoon.cache.eviction import EvictionPolicy
+from ratoon.cache.eviction.policy import EvictionPolicy
+from ratoon.cache.eviction.retaining import Mark, Retaining
 from ratoon.cache.index import BlockIndex
 
 NULL_BLOCK = 0
@@ -31,7 +32,14 @@ class BlockPool:
     loses its key.
     """
 
-    def __init__(self, num_blocks: int, num_groups: int, policy: EvictionPolicy, events: EventBus) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        num_groups: int,
+        policy: EvictionPolicy,
+        events: EventBus,
+        retaining: Callable[[EvictionPolicy], Retaining] = Retaining,
+    ) -> None:
         self.num_blocks = num_blocks
         self.ref_counts = [0] * num_blocks
         self.block_hashes: list[bytes | None] = [None] * num_blocks
@@ -41,6 +49,7 @@ class BlockPool:
         self.num_dropped_keys = 0
         self._free = list(range(num_blocks - 1, NULL_BLOCK, -1))  # its end is the front of the queue
         self._idle = policy
+        self._retaining = retaining
         self._events = events
 
     @property
@@ -132,6 +141,12 @@ class BlockPool:
         if idle:
             self._idle.add(idle)
 
+    def mark(self, block_ids: Sequence[int], mark: Mark) -> None:
+        """Let keyed blocks, in use and given deepest first, leave after unmarked ones when they are idle."""
+        if not isinstance(self._idle, Retaining):  # without marks, the policy alone keeps the order
+            self._idle = self._retaining(self._idle)
+        self._idle.mark([block_id for block_id in block_ids if self.block_hashes[block_id] is not None], mark)
+
     def store(
         self,
         group: int,
@@ -158,6 +173,8 @@ class BlockPool:
         for index in self.indexes:
             index.clear()
         self._free[:0] = reversed(self._idle.evict(len(self._idle)))
+        if isinstance(self._idle, Retaining):
+            self._idle = self._idle.inner
         self.num_dropped_keys += len(keyed)
         return len(keyed)
 

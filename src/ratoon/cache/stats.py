@@ -19,6 +19,8 @@ class CacheStats:
     num_evicted_blocks: int = 0
     num_collisions: int = 0
     num_resets: int = 0
+    num_retained_blocks: int = 0
+    num_retained_hit_blocks: int = 0
 
     def record_query(self, num_tokens: int, *, preempted: bool = False) -> None:
         """Count the tokens that an admission asked for."""

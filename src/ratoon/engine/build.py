@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from ratoon.cache.eviction import EVICTION_POLICIES
+from ratoon.cache.eviction.catalog import EVICTION_POLICIES
 from ratoon.cache.manager import CacheManager
 from ratoon.checkpoint.adapter_folder import AdapterFolder
 from ratoon.checkpoint.checkpoint import Checkpoint
@@ -197,6 +197,7 @@ def _cache(model: LoadedModel, config: EngineConfig, num_bytes: int) -> CacheMan
         share_in_flight=config.share_in_flight,
         enable_prefix_caching=config.enable_prefix_caching,
         eviction=EVICTION_POLICIES[config.eviction],
+        retention_percent=config.retention_percent,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Self
 
-from ratoon.cache.eviction import EVICTION_POLICIES
+from ratoon.cache.eviction.catalog import EVICTION_POLICIES
 from ratoon.errors import InvalidParameterError
 from ratoon.spec.kv_budget import VECTOR_BYTES
 
@@ -51,6 +51,10 @@ class EngineConfig:
     eviction: str = _setting(
         "lru", "which idle block is forgotten first: the least recently used", tuple(EVICTION_POLICIES)
     )
+    retention_percent: int = _setting(
+        25,
+        "most of the pool, in percent, that one tenant's retention hints may keep from being evicted first",
+    )
     speculative: str | None = _setting(
         None,
         "guess tokens and verify several in one step: ngram looks for what followed in the text before, "
@@ -74,6 +78,10 @@ class EngineConfig:
             _check(setting.name, getattr(self, setting.name), setting.default, **setting.metadata)
         if self.threads is not None and self.threads > 1024:
             raise InvalidParameterError(f"threads must be at most 1024, not {self.threads}.")
+        if self.retention_percent > 100:
+            raise InvalidParameterError(
+                f"retention_percent must be at most 100, not {self.retention_percent}."
+            )
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:

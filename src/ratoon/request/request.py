@@ -7,6 +7,7 @@ from ratoon.identity.hash_chain import HashChain
 from ratoon.request.finish import Usage
 from ratoon.request.hit_limit import HitLimit
 from ratoon.request.input_rows import InputRows
+from ratoon.request.retention import Retention
 from ratoon.request.sampling_params import SamplingParams
 
 
@@ -27,7 +28,7 @@ class Request:
     without `write_cache` nothing of the request can be found by others. `n` answers to one prompt are n
     requests. `rows` has the input rows of the chain's media items, in order; the tokens there mean nothing.
     `adapter` is held, and so kept in memory, until the request ends; which one it is, its digest in the chain
-    says.
+    says. `retention` is the caller's hint for what `tenant` will ask again; it changes no key.
     """
 
     id: int
@@ -39,6 +40,8 @@ class Request:
     write_cache: bool = True
     rows: tuple[InputRows, ...] = ()
     adapter: object = None
+    tenant: str = ""
+    retention: Retention | None = None
 
     num_prompt_tokens: int = field(init=False)
 

@@ -90,7 +90,7 @@ class KVAllocator:
     def release(self, request: Request) -> None:
         """Give everything back; what the request committed stays findable."""
         request.num_committed = self._cache.num_committed(request.id)
-        self._cache.release(request.id)
+        self._cache.release(request.id, request.tenant, request.retention)
         request.num_computed = request.num_reserved = 0
         request.block_tables = ()
 

@@ -1,20 +1,20 @@
 """Every eviction policy keeps the contract; LRU forgets what was unused for longest."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratoon.cache.eviction import EVICTION_POLICIES, EvictionPolicy, LeastRecentlyUsed
+from ratoon.cache.eviction.catalog import EVICTION_POLICIES, PolicyMaker
+from ratoon.cache.eviction.facts import BlockFacts
+from ratoon.cache.eviction.lru import LeastRecentlyUsed
 
 
 @pytest.mark.parametrize("make", EVICTION_POLICIES.values(), ids=EVICTION_POLICIES.keys())
 @given(data=st.data())
 def test_a_policy_holds_what_was_added_and_not_taken_and_evicts_in_the_order_it_shows(
-    make: Callable[[], EvictionPolicy], data: st.DataObject
+    make: PolicyMaker, data: st.DataObject
 ) -> None:
-    policy = make()
+    policy = make(BlockFacts(21, 16))
     idle: set[int] = set()
     for _ in range(data.draw(st.integers(1, 12), label="steps")):
         match data.draw(st.sampled_from(["add", "remove", "evict"]), label="step"):
