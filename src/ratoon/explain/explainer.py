@@ -131,14 +131,14 @@ class Explainer:
     def _by_twin(self, chain: HashChain, block: int, owner: str) -> Explanation | None:
         """Explain by a block of the same tokens after the same prefix that something else sets apart."""
         history, size, records = self._history, chain.block_size, chain.block_tokens
-        found = history.twin(_parent(chain, block), owner, records[block])
-        if found is None:
+        found = history.twins(_parent(chain, block), owner, records[block])
+        if not found:
             return None
-        block_hash, twin = found
+        block_hash, twin = min(found, key=lambda each: _differences(chain.extra_keys, each[1].extra_keys))
+        reason = _differences(chain.extra_keys, twin.extra_keys)[1]
         end = block + 1
-        while end < len(records) and (further := history.twin(block_hash, owner, records[end])):
-            block_hash, end = further[0], end + 1
-        reason = _difference(chain.extra_keys, twin.extra_keys)
+        while end < len(records) and (further := history.twins(block_hash, owner, records[end])):
+            block_hash, end = further[0][0], end + 1
         return _because(
             reason, relative=self._relative(chain, end * size, block * size, (), block_hash, twin)
         )
@@ -199,8 +199,13 @@ def _parent(chain: HashChain, block: int) -> bytes:
     return chain.block_hashes[block - 1] if block else chain.root
 
 
-def _difference(own: ExtraKeys, other: ExtraKeys) -> MissReason:
-    """Return what sets two blocks of equal tokens and parents apart: the first that changes most."""
+def _differences(own: ExtraKeys, other: ExtraKeys) -> tuple[int, MissReason]:
+    """Return how many things set two blocks of equal tokens and parents apart, and one of them."""
+    found = []
     if own.adapter != other.adapter:
-        return MissReason.ADAPTER
-    return MissReason.SALT if own.salt != other.salt else MissReason.INPUT_ROWS
+        found.append(MissReason.ADAPTER)
+    if own.salt != other.salt:
+        found.append(MissReason.SALT)
+    if own.media != other.media:
+        found.append(MissReason.INPUT_ROWS)
+    return len(found), found[0]

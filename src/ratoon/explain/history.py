@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ratoon.cache.pool import BlockPool
 from ratoon.explain.siblings import Siblings
@@ -20,6 +21,9 @@ from ratoon.identity.hash_chain import HashChain
 
 _LONG = 64
 """Notes that may wait."""
+
+_MANY = 16
+"""Blocks of equal tokens that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +139,11 @@ class History:
         best = max(hashes, key=lambda each: (self.is_stored(each), self._blocks[each].last_used_s))
         return num_common, (best, self._blocks[best])
 
-    def twin(self, parent: bytes, owner: str, tokens: bytes) -> Found | None:
-        """Return the owner's latest block with the same parent and tokens, whatever else decides it."""
+    def twins(self, parent: bytes, owner: str, tokens: bytes) -> list[Found]:
+        """Return the owner's latest blocks with the same parent and tokens, whatever else decides them."""
         self._enter_notes()
-        hashes = self._twins.get((parent, owner, tokens))
-        if not hashes:
-            return None
-        latest = next(reversed(hashes))
-        return latest, self._blocks[latest]
+        hashes = self._twins.get((parent, owner, tokens), {})
+        return [(block_hash, self._blocks[block_hash]) for block_hash in islice(reversed(hashes), _MANY)]
 
     def is_stored(self, block_hash: bytes, group: int | None = None) -> bool:
         """Say whether a block is in the index of a group, or of any."""
