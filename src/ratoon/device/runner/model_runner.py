@@ -1,7 +1,7 @@
 """`ModelRunner`: executes step plans on a decoder.
 
 A step flattens the chunks, runs the decoder over all their tokens, computes logits for the rows that
-someone reads, and reads them in the plan's order: first the rows of prompt log-probabilities, then those
+are read, and reads them in the plan's order: first the rows of prompt log-probabilities, then those
 that sample. It knows nothing of requests beyond the plan, and keeps nothing between steps but the arrays
 made from unchanged block tables.
 """
@@ -54,9 +54,9 @@ class ModelRunner:
         hidden = self._decoder(token_ids, inputs, np.array(rows, np.intp), given_rows(plan, starts))
         shared_reads = tuple(
             SharedReads(
-                reads.group, tuple(plan.chunks[i].request_id for i in reads.sequences), reads.num_blocks
+                shared.group, tuple(plan.chunks[i].request_id for i in shared.sequences), shared.num_blocks
             )
-            for reads in self._decoder.shared_reads
+            for shared in self._decoder.shared_blocks
         )
         logits = self._logits(hidden)
         results = tuple(self._read(chunk, logits) for chunk in plan.chunks)
