@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from ratoon.explain.explainer import Explainer
-from ratoon.explain.explanation import Explanation
 from ratoon.explain.recorded_cache import RecordedCache
 from ratoon.identity.extra_keys import ExtraKeys, MediaItem
 from ratoon.identity.hash_chain import HashChain
+from ratoon.request.explanation import Explanation
 from ratoon.spec.cache_group import CacheGroupSpec
 
 ROOT = bytes(32)
@@ -42,15 +42,15 @@ class Session:
         """Admit a request and leave it to be computed; return its id."""
         self.num_requests += 1
         match = self.cache.match(chain, chain.num_tokens)
-        assert self.cache.reserve(
-            self.num_requests, chain, chain.num_tokens, match, owner=owner, write_cache=writes
-        )
+        self.cache.owners[self.num_requests] = owner
+        assert self.cache.reserve(self.num_requests, chain, chain.num_tokens, match, write_cache=writes)
         return self.num_requests
 
     def finish(self, request_id: int) -> None:
         """Compute a request to its end and release it."""
         self.cache.commit(request_id, self.cache.requests[request_id].chain.num_tokens)
         self.cache.release(request_id)
+        del self.cache.owners[request_id]
 
     def serve(self, chain: HashChain, owner: str = "a", *, writes: bool = True) -> None:
         """Start and finish a request."""
@@ -58,8 +58,8 @@ class Session:
 
     def explain(self, chain: HashChain, owner: str = "a", *, reads: bool = True) -> Explanation:
         """Match a chain and explain what was found."""
-        match = self.cache.match(chain, chain.num_tokens) if reads else None
-        return self.explainer.explain(chain, chain.num_tokens, match, owner, reads_cache=reads)
+        num_blocks = self.cache.match(chain, chain.num_tokens).num_blocks if reads else 0
+        return self.explainer.explain(chain, chain.num_tokens, num_blocks, owner, reads_cache=reads)
 
 
 def chain_of(

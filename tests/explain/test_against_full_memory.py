@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from ratoon.explain.explanation import Explanation, MissReason, Pressure
 from ratoon.identity.hash_chain import HashChain
+from ratoon.request.explanation import Explanation, MissReason, Pressure
 from tests.explain.caches import SIZE, Session, chain_of
 
 Content = tuple[bytes | None, str | None, bytes | None, tuple[int, ...]]

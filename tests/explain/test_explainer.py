@@ -3,8 +3,8 @@
 import pytest
 
 from ratoon.explain.explainer import Explainer
-from ratoon.explain.explanation import MissReason, Pressure
 from ratoon.explain.recorded_cache import RecordedCache
+from ratoon.request.explanation import MissReason, Pressure
 from ratoon.spec.cache_group import CacheGroupSpec
 from tests.explain.caches import SIZE, Session, chain_of
 
@@ -181,7 +181,7 @@ def test_a_cache_that_is_off_is_the_reason() -> None:
         [CacheGroupSpec()], num_blocks=8, block_size=SIZE, num_ghosts=10, enable_prefix_caching=False
     )
     chain = chain_of(PROMPT)
-    explanation = Explainer(cache).explain(chain, chain.num_tokens, cache.match(chain, 13), "a")
+    explanation = Explainer(cache).explain(chain, chain.num_tokens, 0, "a")
     assert explanation.reason is MissReason.CACHING_OFF
 
 

@@ -9,12 +9,11 @@ the block was never seen.
 import struct
 from dataclasses import dataclass, replace
 
-from ratoon.cache.match import Match
-from ratoon.explain.explanation import Eviction, Explanation, MissReason, Pressure, Relative
 from ratoon.explain.history import RememberedBlock
 from ratoon.explain.recorded_cache import RecordedCache
 from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.identity.hash_chain import HashChain
+from ratoon.request.explanation import Eviction, Explanation, MissReason, Pressure, Relative
 
 CONTEXT = 6
 """Tokens shown on either side of a difference."""
@@ -28,39 +27,45 @@ class Explainer:
         self._history = cache.history
 
     def explain(
-        self, chain: HashChain, num_tokens: int, match: Match | None, owner: str, *, reads_cache: bool = True
+        self,
+        chain: HashChain,
+        num_tokens: int,
+        num_blocks: int,
+        owner: str = "",
+        *,
+        reads_cache: bool = True,
     ) -> Explanation:
-        """Say why `match`, made for the first `num_tokens` of a chain, did not go further.
+        """Say why a match of `num_blocks`, made for the first `num_tokens` of a chain, did not go further.
 
-        It is None where nothing was looked for. Only blocks of the owner's serve as evidence.
+        Only blocks of the owner's serve as evidence.
         """
-        reason = self._ruled_out(num_tokens, match, reads_cache=reads_cache)
-        if reason is not None or match is None:
-            num_cached = match.num_cached_tokens if match else 0
-            return Explanation(reason or MissReason.UNKNOWN, num_tokens, num_cached)
-        missing = self._first_missing(chain, num_tokens, match.num_blocks)
+        num_cached = min(num_blocks * self._cache.block_size, num_tokens - 1)
+        reason = self._ruled_out(num_tokens, num_blocks, reads_cache=reads_cache)
+        if reason is not None:
+            return Explanation(reason, num_tokens, num_cached)
+        missing = self._first_missing(chain, num_tokens, num_blocks)
         history, size = self._history, self._cache.block_size
         num_remembered = history.num_seen(chain, num_tokens // size, owner) * size
         now, forgotten = history.clock(), history.forgotten_until_s
         return replace(
-            self._explain_block(chain, owner, missing, match.num_blocks),
+            self._explain_block(chain, owner, missing, num_blocks),
             num_prompt_tokens=num_tokens,
-            num_cached_tokens=match.num_cached_tokens,
+            num_cached_tokens=num_cached,
             block=missing.block,
             group=missing.group,
             window=None if missing.group is None else self._cache.groups[missing.group].window,
-            num_remembered_tokens=max(match.num_cached_tokens, min(num_remembered, num_tokens - 1)),
+            num_remembered_tokens=max(num_cached, min(num_remembered, num_tokens - 1)),
             record_s=None if forgotten is None else now - forgotten,
         )
 
-    def _ruled_out(self, num_tokens: int, match: Match | None, *, reads_cache: bool) -> MissReason | None:
+    def _ruled_out(self, num_tokens: int, num_blocks: int, *, reads_cache: bool) -> MissReason | None:
         """Return the reason where it follows from the request and the match alone."""
         if not self._cache.is_caching:
             return MissReason.CACHING_OFF
         if not reads_cache:
             return MissReason.READ_DISABLED
         size = self._cache.block_size
-        if match is None or match.num_blocks < num_tokens // size:
+        if num_blocks < num_tokens // size:
             return None
         return MissReason.BELOW_ONE_BLOCK if num_tokens % size else MissReason.ONLY_LAST_TOKEN
 
@@ -119,7 +124,7 @@ class Explainer:
         for request_id, request in cache.requests.items():
             hashes = request.chain.block_hashes
             if (
-                cache.owners[request_id] == owner
+                cache.owners.get(request_id, "") == owner
                 and request.epoch == cache.epoch
                 and request.num_filled <= block < len(hashes)
                 and hashes[block] == block_hash
