@@ -1,7 +1,7 @@
 """`ModelRunner`: executes step plans on a decoder.
 
 A step flattens the chunks, runs the decoder over all their tokens, computes logits for the rows that
-someone reads, and reads them in the plan's order: first the rows of prompt log-probabilities, then those
+are read, and reads them in the plan's order: first the rows of prompt log-probabilities, then those
 that sample. It knows nothing of requests beyond the plan, and keeps nothing between steps but the arrays
 made from unchanged block tables.
 """
