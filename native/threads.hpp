@@ -54,7 +54,8 @@ private:
 
 class Pool {
 public:
-    explicit Pool(int num_threads);
+    // `keeps_to_cores`: each helper keeps to a core of its own, if there are as many threads as cores.
+    explicit Pool(int num_threads, bool keeps_to_cores = false);
     ~Pool();
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
