@@ -6,6 +6,7 @@ time. The only file that imports `device/`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,7 +16,7 @@ from ratoon.checkpoint.adapter_folder import AdapterFolder
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.device.model.adapter import adapter_weights
 from ratoon.device.model.decoder import Decoder
-from ratoon.device.model.load import load_decoder
+from ratoon.device.model.load_decoder import load_decoder
 from ratoon.device.ops.protocol import KVLayout, Ops
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.device.runner.model_runner import LogitsObserver, ModelRunner
@@ -26,9 +27,11 @@ from ratoon.draft.speculation import Speculation
 from ratoon.engine.adapters import AdapterStore, PreparedAdapter
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
-from ratoon.engine.cores import usable_cores
+from ratoon.engine.cores import CoreClaim, usable_cores
 from ratoon.engine.open_model import NGRAM, OpenModel, draft_config, open_draft, open_model, resolved
 from ratoon.errors import InvalidParameterError
+from ratoon.explain.recorded_cache import RecordedCache
+from ratoon.explain.request_explainer import RequestExplainer
 from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
 from ratoon.identity.fingerprint import ModelFingerprint
 from ratoon.identity.hash_chain import HashChain
@@ -51,7 +54,8 @@ class LoadedModel:
 
     `config` has every None replaced by what it stands for. `root` is what every chain begins with.
     `adapters` may be used with any engine that is built on the model. `given_template` was named in the place
-    of the model's own. `draft` is the smaller model that guesses for this one, if `config` names one.
+    of the model's own. `draft` is the smaller model that guesses for this one, if `config` names one. `cores`
+    are claimed for the threads of its ops.
     """
 
     checkpoint: Checkpoint
@@ -63,6 +67,7 @@ class LoadedModel:
     ops_name: str
     root: bytes
     adapters: AdapterStore
+    cores: CoreClaim
     given_template: ChatTemplate | None = None
     draft: "LoadedModel | None" = None
 
@@ -102,17 +107,18 @@ def load_model(
     `adapters` are folders by name, `chat_template` is a file. What can be refused without the weights is
     refused before they are read.
     """
-    ops = make_ops(config)
+    cores = CoreClaim(config.threads or usable_cores())
+    ops = make_ops(config, keeps_to_cores=cores.is_held)
     opened = open_model(model, progress)
     tokenizer = load_tokenizer(opened.checkpoint)
     template = None
     if chat_template is not None:
         template = load_chat_template(opened.checkpoint, tokenizer, chat_template)
     draft = open_draft(config, opened, tokenizer, progress)
-    loaded = _load(opened, tokenizer, config, ops, progress, adapters)
+    loaded = _load(opened, tokenizer, config, ops, cores, progress, adapters)
     if draft is None:
         return replace(loaded, given_template=template)
-    guesser = _load(draft, tokenizer, draft_config(config), ops, progress)
+    guesser = _load(draft, tokenizer, draft_config(config), ops, cores, progress)
     return replace(loaded, given_template=template, draft=guesser)
 
 
@@ -121,6 +127,7 @@ def _load(
     tokenizer: Tokenizer,
     config: EngineConfig,
     ops: Ops,
+    cores: CoreClaim,
     progress: Progress,
     adapters: Mapping[str, str | Path] = NO_ADAPTERS,
 ) -> LoadedModel:
@@ -144,7 +151,9 @@ def _load(
         opened.checkpoint, spec, groups, ops, pages, num_positions=config.max_model_len, progress=progress
     )
     root = _fingerprint(opened, config, ops).root()
-    return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store)
+    return LoadedModel(
+        opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store, cores
+    )
 
 
 def build_core(
@@ -165,9 +174,10 @@ def build_core(
         max_num_batched_tokens=config.max_num_batched_tokens,
         max_model_len=config.max_model_len,
     )
-    cache = _cache(model, config, config.kv_cache_bytes)
-    scheduler = Scheduler(cache, limits, eos_token_ids=model.tokenizer.eos_token_ids)
-    return EngineCore(scheduler, _runner(model, observe_logits), _speculation(model, config))
+    cache = _cache(model, config, config.kv_cache_bytes, num_ghosts=config.explain_blocks)
+    explainer = RequestExplainer(cache) if isinstance(cache, RecordedCache) else None
+    scheduler = Scheduler(cache, limits, eos_token_ids=model.tokenizer.eos_token_ids, observer=explainer)
+    return EngineCore(scheduler, _runner(model, observe_logits), _speculation(model, config), explainer)
 
 
 def _speculation(model: LoadedModel, config: EngineConfig) -> Speculation | None:
@@ -187,10 +197,11 @@ def _speculation(model: LoadedModel, config: EngineConfig) -> Speculation | None
     return Speculation(drafter, config.num_speculative_tokens)
 
 
-def _cache(model: LoadedModel, config: EngineConfig, num_bytes: int) -> CacheManager:
+def _cache(model: LoadedModel, config: EngineConfig, num_bytes: int, *, num_ghosts: int = 0) -> CacheManager:
     num_blocks = num_bytes // model.budget.page_bytes
     assert num_blocks <= model.budget.num_blocks, "the pages were allocated when the model was loaded"
-    return CacheManager(
+    kind = partial(RecordedCache, num_ghosts=num_ghosts) if num_ghosts else CacheManager
+    return kind(
         model.budget.groups,
         num_blocks=num_blocks,
         block_size=config.block_size,
@@ -217,8 +228,11 @@ def prepare_adapter(folder: AdapterFolder, spec: ModelSpec, ops: Ops) -> Prepare
     return PreparedAdapter(ops.adapter_bytes(weights), lambda: ops.adapter(weights))
 
 
-def make_ops(config: EngineConfig) -> Ops:
-    """Return the ops asked for. Raises `InvalidParameterError` where they were not built."""
+def make_ops(config: EngineConfig, *, keeps_to_cores: bool = False) -> Ops:
+    """Return the ops asked for. Raises `InvalidParameterError` where they were not built.
+
+    `keeps_to_cores` says whether the cores were claimed for their threads.
+    """
     if config.ops != "reference":
         try:
             from ratoon.device.ops.native import NativeOps  # not there without a compiler
@@ -229,7 +243,7 @@ def make_ops(config: EngineConfig) -> Ops:
                     hint="Install Ratoon again where a C++ compiler is present.",
                 ) from error
         else:
-            return NativeOps(config.threads or usable_cores())
+            return NativeOps(config.threads or usable_cores(), keeps_to_cores=keeps_to_cores)
     return ReferenceOps()
 
 

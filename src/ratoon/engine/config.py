@@ -45,7 +45,9 @@ class EngineConfig:
     )
     adapter_bytes: int = _setting(256 * MEBIBYTE, "memory for LoRA adapters, a hard limit")
     threads: int | None = _setting(
-        None, "threads of the native ops; results do not depend on it (default: one per core)"
+        None,
+        "threads of the native ops; results do not depend on it (default: one per core, or as many as the "
+        "CPU quota allows)",
     )
     share_in_flight: bool = _setting(True, "let requests build on blocks others compute in the same step")
     eviction: str = _setting(
@@ -54,6 +56,10 @@ class EngineConfig:
     retention_percent: int = _setting(
         25,
         "most of the pool, in percent, that one tenant's retention hints may keep from being evicted first",
+    )
+    explain_blocks: int = _setting(
+        0,
+        "explain what of each prompt was not cached, remembering so many evicted blocks; 0 explains nothing",
     )
     speculative: str | None = _setting(
         None,
@@ -110,5 +116,6 @@ def _check(
         if not isinstance(value, bool):
             raise InvalidParameterError(f"{name} must be true or false, not {value!r}.")
     else:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidParameterError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        least = 0 if default == 0 else 1
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InvalidParameterError(f"{name} must be a whole number of at least {least}, not {value!r}.")
