@@ -149,8 +149,8 @@ class NativeEmbedding:
 class NativeOps:
     """`Ops` in C++. `num_threads` threads compute, the calling one included.
 
-    `isa` forces a variant of the kernels, one of `available_variants()` or `emulated_variants()`; the default is
-    `best_variant()`.
+    `isa` forces a variant of the kernels, one of `available_variants()` or `emulated_variants()`; by default it
+    is `best_variant()`.
     """
 
     def __init__(self, num_threads: int, isa: str | None = None) -> None:
