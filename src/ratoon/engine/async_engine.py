@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ratoon.engine.core import EngineCore
-from ratoon.engine.cores import keep_to_first_core
+from ratoon.engine.cores import CoreClaim
 from ratoon.errors import EngineError
 from ratoon.request.finish import FinishReason
 from ratoon.request.request import Request
@@ -31,19 +31,19 @@ Listener = Callable[[RequestDelta], object]
 class AsyncEngine:
     """Owns the core from now on; its methods may be called from any thread. Close it, or use it as a context.
 
-    `num_threads` is how many threads the runner computes with, this engine's among them.
+    `cores` are claimed for the threads that the runner computes with, of which this engine's is the first.
 
-    Should a bug of ours break the engine, every listener gets a last delta with an error (and nothing else),
+    Should a bug break the engine, every listener gets a last delta with an error (and nothing else),
     and what is asked of it later raises `EngineError`, as after `close`.
     """
 
-    def __init__(self, core: EngineCore, *, num_threads: int = 1) -> None:
+    def __init__(self, core: EngineCore, *, cores: CoreClaim | None = None) -> None:
         self._core = core
         self._listeners: dict[int, Listener] = {}
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()  # None is the last
         self._lock = threading.Lock()
         self._is_open = True
-        self._num_threads = num_threads
+        self._cores = cores
         self._thread = threading.Thread(target=self._run, name="ratoon-engine", daemon=True)
         self._thread.start()
 
@@ -70,7 +70,11 @@ class AsyncEngine:
 
         def add_all(core: EngineCore) -> None:
             for request in requests:
-                core.add(request)
+                try:
+                    core.add(request)
+                except Exception as error:
+                    _log.exception("Request %d could not be queued.", request.id)
+                    self._deliver([_failure(request.id, f"The request could not be queued: {error!r}.")])
 
         try:
             self.call(add_all)
@@ -83,6 +87,22 @@ class AsyncEngine:
         """End a request before the next step, if it has not ended; its listener gets the last delta."""
         with suppress(EngineError):
             self.call(lambda core: self._deliver(filter(None, [core.cancel(request_id)])))
+
+    @property
+    def num_running(self) -> int:
+        """Requests that ran in the last step and have not ended."""
+        step = self._core.last_step
+        return 0 if step is None else step.num_running
+
+    @property
+    def num_paused_draft_steps(self) -> int:
+        """Steps to go without drafts, after guessing failed, until it is tried again."""
+        return self._core.draft_stats.num_paused_steps
+
+    @property
+    def num_failed_in_a_row(self) -> int:
+        """How many steps have failed since the last one that succeeded."""
+        return self._core.totals.num_failed_in_a_row
 
     def close(self) -> None:
         """Finish the step that runs, cancel what is left, and end the thread. Closing twice does nothing."""
@@ -101,7 +121,8 @@ class AsyncEngine:
         self.close()
 
     def _run(self) -> None:
-        keep_to_first_core(self._num_threads)
+        if self._cores is not None:
+            self._cores.keep_first_thread()
         try:
             while self._do_jobs():
                 self._deliver(self._core.step())
@@ -122,6 +143,9 @@ class AsyncEngine:
                     future.set_result(function(self._core))
                 except Exception as error:
                     future.set_exception(error)
+                except BaseException as error:
+                    future.set_exception(error)
+                    raise
         return True
 
     def _deliver(self, deltas: Iterable[RequestDelta]) -> None:
@@ -139,13 +163,18 @@ class AsyncEngine:
                 self._core.cancel(delta.request_id)
 
     def _break_off(self) -> None:
-        """Leave nobody waiting."""
-        error = EngineError("The engine broke and has stopped.")
+        """End every wait for this engine with an error: queued jobs first, then listeners."""
+        message = "The engine broke and has stopped."
         with self._lock:
             self._is_open = False
         while not self._jobs.empty():
-            if job := self._jobs.get():
-                job[1].set_exception(error)
+            job = self._jobs.get()
+            if job is not None and job[1].set_running_or_notify_cancel():
+                job[1].set_exception(EngineError(message))
         for request_id, listener in list(self._listeners.items()):
             with suppress(Exception):
-                listener(RequestDelta(request_id, finish_reason=FinishReason.FAILED, error=error))
+                listener(_failure(request_id, message))
+
+
+def _failure(request_id: int, message: str) -> RequestDelta:
+    return RequestDelta(request_id, finish_reason=FinishReason.FAILED, error=EngineError(message))

@@ -5,6 +5,7 @@ from enum import Enum
 
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.finish import Usage
+from ratoon.request.hit_limit import HitLimit
 from ratoon.request.input_rows import InputRows
 from ratoon.request.sampling_params import SamplingParams
 
@@ -19,7 +20,7 @@ class RequestStatus(Enum):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Made by whoever brings the prompt; from `Scheduler.add` on the scheduler is the only writer.
+    """The library or the server makes it; from `Scheduler.add` on the scheduler is the only writer.
 
     The chain holds the prompt, then the output as it becomes known. `priority` is as in vLLM: lower numbers
     come first, equal ones in order of arrival. Without `read_cache` every position is computed afresh;
@@ -57,13 +58,16 @@ class Request:
     prompt_logprobs: list[tuple[tuple[int, float], ...] | None] = field(default_factory=list, init=False)
     """Collected up to the first output token, with which they are handed over."""
 
+    num_told: int = field(default=0, init=False)
+    """Known tokens that the runner has been told for penalties; it remembers them through preemption."""
+
     # Accounts, kept through preemption: each prompt position counts once, by how it was first obtained.
     num_accounted: int = field(default=0, init=False)
     """Prompt positions that were obtained at least once."""
     num_cached: int = field(default=0, init=False)
     """Those of them that came from the cache."""
-    limited_by: str | None = field(default=None, init=False)
-    """Who allowed no more of them, in words."""
+    limited_by: HitLimit | None = field(default=None, init=False)
+    """What allowed no more of them."""
     num_committed: int = field(default=0, init=False)
     """Tokens that others could find when the request last gave its blocks back."""
     num_drafts: int = field(default=0, init=False)
@@ -119,4 +123,12 @@ class Request:
     @property
     def usage(self) -> Usage:
         """Tokens up to now."""
-        return Usage(self.num_prompt_tokens, self.num_cached, self.num_generated, self.limited_by)
+        return Usage(
+            prompt_tokens=self.num_prompt_tokens,
+            cached_tokens=self.num_cached,
+            completion_tokens=self.num_generated,
+            limited_by=self.limited_by,
+            committed_tokens=self.num_committed,
+            draft_tokens=self.num_drafts,
+            accepted_draft_tokens=self.num_accepted_drafts,
+        )

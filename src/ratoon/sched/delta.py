@@ -13,7 +13,8 @@ class RequestDelta(NamedTuple):
     `token_ids` are the new output tokens, a stop token included. `logprobs` has one entry per new token if
     asked for. `prompt_logprobs` comes with the first token if asked for: one entry per prompt position, None
     for the first and where input rows stand. The last delta of a request, and only that, has a
-    `finish_reason`, `usage` and `timings`, and after a failed step an `error`.
+    `finish_reason` and `timings`, and after a failed step an `error`. `usage` comes with the first token,
+    when it is known what of the prompt was cached, and with the last delta.
     """
 
     request_id: int

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ratoon.server.record import Outcome, RequestRecord
+from ratoon.server.request_log import Outcome, RequestRecord
 from ratoon.server.snapshot import EngineSnapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -48,6 +48,7 @@ ENGINE_COUNTERS = {
     "spec_decode_proposals": ("num_proposals", "Rows of drafts verified, one per answer and step."),
     "spec_decode_draft_tokens": ("num_drafts", "Drafts verified."),
     "spec_decode_accepted_tokens": ("num_accepted_drafts", "Those of them that were accepted."),
+    "spec_decode_failures": ("num_draft_failures", "Times that guessing drafts failed."),
 }
 
 ENGINE_GAUGES = {
@@ -56,6 +57,10 @@ ENGINE_GAUGES = {
     "commit_lag_tokens": (
         "num_uncommitted_tokens",
         "Tokens computed and not committed yet, over all running answers.",
+    ),
+    "spec_decode_paused_steps": (
+        "num_paused_steps",
+        "Steps to go without drafts, after guessing failed, until it is tried again.",
     ),
 }
 
