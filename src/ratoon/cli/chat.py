@@ -17,7 +17,7 @@ from ratoon.cli.summary import summary
 from ratoon.engine.llm import LLM
 from ratoon.errors import RequestError, TextError
 from ratoon.request.sampling_params import SamplingParams
-from ratoon.text.chat_template import Message
+from ratoon.text.messages import Message
 from ratoon.text.utf8 import decode_utf8
 
 with suppress(ImportError):

@@ -163,7 +163,7 @@ class _Shadow:
         """Begin with a request that is new here. Adapters are not for the draft model; salts part it too."""
         extra_keys = ExtraKeys(salt=request.chain.extra_keys.salt)
         chain = HashChain(root, request.chain.block_size, extra_keys)
-        params = replace(request.params, logprobs=None, prompt_logprobs=None)
+        params = replace(request.params, logprobs=None, prompt_logprobs=None, structured_outputs=None)
         return cls(chain, params)
 
     def follow(self, request: Request) -> None:
