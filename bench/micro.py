@@ -19,7 +19,7 @@ from ratoon.cache.manager import CacheManager
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.ops.dequantize import FORMATS
 from ratoon.device.ops.native import NativeOps
-from ratoon.device.ops.protocol import AttentionWeights, HeadWeights, KVLayout, Rope, StepInputs
+from ratoon.device.ops.protocol import AttentionWeights, KVLayout, LMHeadWeights, Rope, StepInputs
 from ratoon.engine.core import EngineCore
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.request import Request
@@ -152,7 +152,7 @@ def head(num_rows: int) -> Case:
 
     def make(ops: NativeOps) -> Sample:
         out = stored("Q8_0", VOCAB, HIDDEN)
-        logits = ops.head(HeadWeights(np.ones(HIDDEN, np.float32), out, 1e-5, 0.0))
+        logits = ops.lm_head(LMHeadWeights(np.ones(HIDDEN, np.float32), out, 1e-5, 0.0))
         x = RNG.standard_normal((num_rows, HIDDEN), dtype=np.float32)
         return lambda: {name: 1e3 * timed(lambda: logits(x))}
 

@@ -3,7 +3,7 @@
     python bench/step_profile.py [--context 128] [--batch 1] [--threads 2]
 
 The kernels' part is the time inside the calls into the native library, less what a call costs that computes
-next to nothing: the same blocks on a hollow model (hidden size 32, one head), with as many loops to share.
+next to nothing: the same modules on a hollow model (hidden size 32, one head), with as many loops to share.
 What is left of the step is Python (plan, the runner's own work, sampling, apply), calls, and synchronisation.
 Steps without those clocks alternate with steps that have them, so that they do not count.
 """
@@ -25,10 +25,10 @@ from ratoon.device.ops.native import NativeOps
 from ratoon.device.ops.protocol import (
     AttentionWeights,
     FeedForwardWeights,
-    HeadWeights,
     KVLayout,
     Layer,
     Layers,
+    LMHeadWeights,
     Rope,
     StepInputs,
 )
@@ -40,7 +40,7 @@ from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.spec.cache_groups import cache_groups
 
-BLOCKS = ("embedding", "attention", "feed_forward", "head")
+MODULES = ("embedding", "attention", "feed_forward", "lm_head")
 HOLLOW = 32
 NUM_STEPS = 800
 TURNS = 40
@@ -48,31 +48,31 @@ TURNS = 40
 
 
 class TimedOps(NativeOps):
-    """Notes the seconds of every call of a block, by kind."""
+    """Notes the seconds of every call of a module, by kind."""
 
     def __init__(self, num_threads: int) -> None:
         super().__init__(num_threads)
-        self.seconds: dict[str, list[float]] = {kind: [] for kind in BLOCKS}
+        self.seconds: dict[str, list[float]] = {kind: [] for kind in MODULES}
 
-    def timed(self, kind: str, block: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the block with a clock around it."""
+    def timed(self, kind: str, module: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the module with a clock around it."""
         note, clock = self.seconds[kind].append, time.perf_counter
 
         def call(*args: Any) -> Any:
             begun = clock()
-            found = block(*args)
+            found = module(*args)
             note(clock() - begun)
             return found
 
         return call
 
     def layers(self, layers: Sequence[Layer]) -> Layers:
-        """Join layers block by block, so that each is timed."""
+        """Join layers module by module, so that each is timed."""
         return ReferenceOps().layers(layers)
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        return (lambda *args: self.timed(name, found(*args))) if name in BLOCKS else found
+        return (lambda *args: self.timed(name, found(*args))) if name in MODULES else found
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Profile:
 
     def report(self) -> str:
         """Return a table in microseconds and shares of the step."""
-        kernels = {kind: self.inside_s[kind] - self.calls[kind] * self.hollow_s[kind] for kind in BLOCKS}
+        kernels = {kind: self.inside_s[kind] - self.calls[kind] * self.hollow_s[kind] for kind in MODULES}
         outside = self.step_s - sum(kernels.values())
         rows = [
             *((f"{kind} kernels", seconds) for kind, seconds in kernels.items()),
@@ -132,12 +132,12 @@ def with_ops(model: LoadedModel, ops: NativeOps) -> LoadedModel:
 
 
 def profile(model: LoadedModel, ops: TimedOps, batch: int, context: int) -> Profile:
-    """Decode `batch` sequences from `context` on, step by step with clocks around the blocks and without."""
+    """Decode `batch` sequences from `context` on, step by step with clocks around the modules and without."""
     plain, clocked = build_core(model), build_core(with_ops(model, ops))
     for core in (plain, clocked):
         start(core, model, batch, context)
     steps, plans, applies = [], [], []
-    inside: dict[str, list[float]] = {kind: [] for kind in BLOCKS}
+    inside: dict[str, list[float]] = {kind: [] for kind in MODULES}
     for turn in range(NUM_STEPS):
         if turn // TURNS % 2:
             for seconds in ops.seconds.values():
@@ -172,7 +172,7 @@ def start(core: EngineCore, model: LoadedModel, batch: int, context: int) -> Non
 
 
 def hollow_calls(ops: TimedOps, batch: int) -> dict[str, float]:
-    """Return the seconds of a call of each kind of block that has next to nothing to compute."""
+    """Return the seconds of a call of each kind of module that has next to nothing to compute."""
 
     def weight(rows: int) -> RawTensor:
         return RawTensor("w", (rows, HOLLOW), "F32", memoryview(bytes(4 * rows * HOLLOW)))
@@ -207,15 +207,15 @@ def hollow_calls(ops: TimedOps, batch: int) -> dict[str, float]:
     embed = ops.embedding(weight(1), 1.0)
     attend = ops.attention(attention, pages)
     feed = ops.feed_forward(FeedForwardWeights(norm, *three, None, 1e-5, "silu"))
-    logits = ops.head(HeadWeights(norm, weight(HOLLOW), 1e-5, 0.0))
-    blocks: dict[str, Callable[[], object]] = {
+    logits = ops.lm_head(LMHeadWeights(norm, weight(HOLLOW), 1e-5, 0.0))
+    modules: dict[str, Callable[[], object]] = {
         "embedding": lambda: embed(ids),
         "attention": lambda: attend(x, step),
         "feed_forward": lambda: feed(x),
-        "head": lambda: logits(x),
+        "lm_head": lambda: logits(x),
     }
     seconds = {}
-    for kind, call in blocks.items():
+    for kind, call in modules.items():
         samples = []
         for _ in range(500):
             x[:] = 1

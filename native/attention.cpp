@@ -4,10 +4,10 @@
 // weights, their sum, the mixture of the values, each in the order of the keys. Spans are merged in order.
 // Keys that a query does not see have weight 0, which changes no sum, so a result does not depend on which
 // queries walk a span together. How scores and mixtures are computed depends on how K and V are stored
-// (word_span.hpp, float_span.hpp).
+// (int16_span.hpp, float_span.hpp).
 #include "float_span.hpp"
 #include "read_ahead.hpp"
-#include "word_span.hpp"
+#include "int16_span.hpp"
 
 namespace ratoon::RATOON_ISA {
 namespace {
@@ -37,24 +37,25 @@ INLINE void finish(float total, const float* mixture, std::int64_t dim, float* o
 // the same. From scores that are larger it is taken before anything is rounded.
 constexpr float kRoundable = 0x1p24f;
 
-// Turn the scores of kCount rows with `blocks` into weights: 0 for keys that a row does not see. kFull: all
+// Turn the scores of kCount rows with `strips` into weights: 0 for keys that a row does not see. kFull: all
 // see the whole span. Step by step for all rows, since sums and maxima over lanes take long and wait for
 // nothing but themselves.
 template <bool kFull, int kCount, class Span>
-INLINE void weigh(Span& span, Range blocks, float cap, SpanRows<kCount>& rows) {
-    if constexpr (kFull) blocks = {0, kSpan / kLanes};
-    const auto keep_visible = [&](int r, int block, Vec x, Vec other) {
-        const Range lanes = {rows.visible[r].begin - block * kLanes, rows.visible[r].end - block * kLanes};
+INLINE void weigh(Span& span, Range strips, float cap, SpanRows<kCount>& rows) {
+    if constexpr (kFull) strips = {0, kSpan / kLanes};
+    const auto keep_visible = [&](int r, int strip, Vec x, Vec other) {
+        const Range lanes = {rows.visible[r].begin - strip * kLanes, rows.visible[r].end - strip * kLanes};
         if (kFull || (lanes.begin <= 0 && lanes.end >= kLanes)) return x;
         return keep_lanes(x, lanes.begin, lanes.end, other);
     };
     for (int r = 0; r < kCount; ++r) {
         Vec best = set1(-__builtin_inff());
 #pragma GCC unroll 8
-        for (int block = blocks.begin; block < blocks.end; ++block) {
-            Vec x = load(rows.values[r] + block * kLanes);
-            if (cap != 0.0f) store(rows.values[r] + block * kLanes, x = set1(cap) * tanh(x * set1(rows.scales[r])));
-            best = max(best, keep_visible(r, block, x, best));
+        for (int strip = strips.begin; strip < strips.end; ++strip) {
+            Vec x = load(rows.values[r] + strip * kLanes);
+            if (cap != 0.0f)
+                store(rows.values[r] + strip * kLanes, x = set1(cap) * tanh(x * set1(rows.scales[r])));
+            best = max(best, keep_visible(r, strip, x, best));
         }
         if (cap != 0.0f) rows.scales[r] = 1.0f;
         const Vec highest = set1(largest(best)), scale = set1(rows.scales[r]);
@@ -62,8 +63,8 @@ INLINE void weigh(Span& span, Range blocks, float cap, SpanRows<kCount>& rows) {
         if (!(peak < kNothing)) rows.best[r] = peak;
         rows.offsets[r] = -rows.best[r];
         if (-kRoundable < peak && peak < kRoundable) continue;
-        for (int block = blocks.begin; block < blocks.end; ++block) {
-            float* at = rows.values[r] + block * kLanes;
+        for (int strip = strips.begin; strip < strips.end; ++strip) {
+            float* at = rows.values[r] + strip * kLanes;
             store(at, (load(at) - highest) * scale);
         }
         rows.scales[r] = 1.0f;
@@ -73,15 +74,15 @@ INLINE void weigh(Span& span, Range blocks, float cap, SpanRows<kCount>& rows) {
         const Vec scale = set1(rows.scales[r]), offset = set1(rows.offsets[r]);
         Vec total = zero();
 #pragma GCC unroll 8
-        for (int block = blocks.begin; block < blocks.end; ++block) {
-            float* at = rows.values[r] + block * kLanes;
+        for (int strip = strips.begin; strip < strips.end; ++strip) {
+            float* at = rows.values[r] + strip * kLanes;
             const Vec weight = exp2(fma(load(at), scale, offset));
-            store(at, keep_visible(r, block, span.scale_weight(weight, block), zero()));
-            total = total + keep_visible(r, block, weight, zero());
+            store(at, keep_visible(r, strip, span.scale_weight(weight, strip), zero()));
+            total = total + keep_visible(r, strip, weight, zero());
         }
         rows.total[r] = sum(total);
     }
-    span.template round_weights<kFull>(blocks, rows);
+    span.template round_weights<kFull>(strips, rows);
 }
 
 // The best scores of a record's heads, and then their sums of weights: whole vectors of both.
@@ -89,8 +90,8 @@ INLINE float* record_weights(const AttentionCall& call, std::int64_t record) {
     return call.record_weights + record * 2 * whole_lanes(call.num_heads);
 }
 
-// Hands out a worker's scratch; with no memory, only counts.
-struct Carver {
+// Hands out a thread's scratch; with no memory, only counts.
+struct ScratchAllocator {
     std::uint8_t* memory;
     std::size_t bytes = 0;
 
@@ -112,19 +113,20 @@ public:
           group_(call.num_heads / call.num_kv_heads),
           stride_(whole_lanes(call.head_dim)),
           in_place_(in_place<T>(call)),
-          carver_{memory},
+          allocate_{memory},
           span_(call, in_place_ ? call.block_size : kLanes, in_place_ ? call.head_dim : stride_,
-                unit_rows(call.head_dim, group_), [&](auto*& part, std::int64_t count) { carver_(part, count); }) {
+                unit_rows(call.head_dim, group_),
+                [&](auto*& part, std::int64_t count) { allocate_(part, count); }) {
         const std::int64_t rows = unit_rows(call.head_dim, group_);
-        carver_(merged_, rows * stride_);
-        carver_(best_, rows + kLanes);  // whole vectors are read and written
-        carver_(total_, rows + kLanes);
-        carver_(sees_, rows);
-        carver_(mixture_, Span::kRows * stride_);
-        carver_(gathered_, in_place_ ? 0 : kSpan / kLanes * gathered_elements<T>(call.head_dim));
+        allocate_(merged_, rows * stride_);
+        allocate_(best_, rows + kLanes);  // whole vectors are read and written
+        allocate_(total_, rows + kLanes);
+        allocate_(sees_, rows);
+        allocate_(mixture_, Span::kRows * stride_);
+        allocate_(gathered_, in_place_ ? 0 : kSpan / kLanes * gathered_elements<T>(call.head_dim));
     }
 
-    std::size_t scratch_bytes() const { return carver_.bytes; }
+    std::size_t scratch_bytes() const { return allocate_.bytes; }
 
     INLINE void run(std::int64_t item) {
         const Unit& unit = call_.units[item];
@@ -134,13 +136,14 @@ public:
         ReadAhead<T> ahead(call_, item);
         begin(unit);
         for (int span = unit.first_span; span < unit.end_span; ++span) {
-            const Range keys = in_span(visible_, span), blocks = blocks_of(keys);
-            for (int i = blocks.begin; i < blocks.end; ++i) {
-                const KVPiece<T> block = block_at(head, span, i, keys);
-                span_.set_block(i, block, in_place_ ? ahead.after(block) : block);
+            const Range keys = in_span(visible_, span), strips = strips_of(keys);
+            for (int i = strips.begin; i < strips.end; ++i) {
+                const KVPiece<T> strip = strip_at(head, span, i, keys);
+                span_.set_strip(i, strip, in_place_ ? ahead.after(strip) : strip);
             }
             for_row_tiles<Span::kRows>(rows_, [&]<class R>(R, int row) {
-                span_.ask_for({row * (kSpan / kLanes) / rows_, (row + R::value) * (kSpan / kLanes) / rows_});
+                constexpr int kStrips = kSpan / kLanes;
+                span_.prefetch_strips({row * kStrips / rows_, (row + R::value) * kStrips / rows_});
                 walk<R::value>(span, row);
             });
         }
@@ -176,15 +179,16 @@ private:
     INLINE static Range in_span(Range visible, int span) {
         return {larger(0, visible.begin - span * kSpan), smaller(kSpan, visible.end - span * kSpan)};
     }
-    INLINE static Range blocks_of(Range keys) {
+    INLINE static Range strips_of(Range keys) {
         return {keys.begin / kLanes, (keys.end + kLanes - 1) / kLanes};
     }
 
-    INLINE KVPiece<T> block_at(const KVHead<T>& head, int span, int block, Range keys) const {
-        const std::int64_t at = span * std::int64_t{kSpan} + block * kLanes;
-        if (in_place_) return block_in_place(head, at);
-        const Range lanes = {larger(0, keys.begin - block * kLanes), smaller(kLanes, keys.end - block * kLanes)};
-        return gather_block(head, at, lanes, gathered_ + block * gathered_elements<T>(call_.head_dim));
+    INLINE KVPiece<T> strip_at(const KVHead<T>& head, int span, int strip, Range keys) const {
+        const std::int64_t at = span * std::int64_t{kSpan} + strip * kLanes;
+        if (in_place_) return strip_in_place(head, at);
+        const Range lanes = {larger(0, keys.begin - strip * kLanes),
+                             smaller(kLanes, keys.end - strip * kLanes)};
+        return gather_strip(head, at, lanes, gathered_ + strip * gathered_elements<T>(call_.head_dim));
     }
 
     // Take the rows [row, row + kCount) through a span.
@@ -199,11 +203,11 @@ private:
             full &= rows.visible[r].begin == 0 && rows.visible[r].end == kSpan;
         }
         if (keys.begin >= keys.end) return;
-        const Range blocks = blocks_of(keys);
-        span_.template score<kCount>(row, blocks, rows);
-        if (full) weigh<true>(span_, blocks, call_.softcap, rows);
-        else weigh<false>(span_, blocks, call_.softcap, rows);
-        span_.template mix<kCount>(rows, blocks, mixture_);
+        const Range strips = strips_of(keys);
+        span_.template score<kCount>(row, strips, rows);
+        if (full) weigh<true>(span_, strips, call_.softcap, rows);
+        else weigh<false>(span_, strips, call_.softcap, rows);
+        span_.template mix<kCount>(rows, strips, mixture_);
         if (recorded_) record(span, row, rows);
         if (merged_here_)
             merge_span(best_ + row, total_ + row, merged_ + row * stride_, load(rows.best), load(rows.total),
@@ -239,13 +243,13 @@ private:
     const int group_;
     const std::int64_t stride_;
     const bool in_place_;
-    Carver carver_;
+    ScratchAllocator allocate_;
     Span span_;
     float* merged_;         // [rows][whole dim], of the spans so far
     float *best_, *total_;  // [rows]
     Range* sees_;           // [rows]: positions
     float* mixture_;        // [rows of a tile][whole dim], of the span
-    T* gathered_;           // blocks that do not lie in one piece
+    T* gathered_;           // strips whose keys do not lie side by side
     const Query* queries_ = nullptr;
     std::int64_t kv_head_ = 0;
     int rows_ = 0;
@@ -256,14 +260,14 @@ private:
 }  // namespace
 
 std::size_t attend_scratch_bytes(const AttentionCall& call) {
-    const std::size_t walk = call.integers ? UnitWalk<WordSpan>(call, nullptr).scratch_bytes()
+    const std::size_t walk = call.integers ? UnitWalk<Int16Span>(call, nullptr).scratch_bytes()
                                            : UnitWalk<FloatSpan>(call, nullptr).scratch_bytes();
     const std::size_t merge = sizeof(float) * kLanes * static_cast<std::size_t>(whole_lanes(call.head_dim));
     return walk > merge ? walk : merge;
 }
 
 [[gnu::flatten]] void attend(const AttentionCall& call, std::int64_t item, std::uint8_t* scratch) {
-    if (call.integers) UnitWalk<WordSpan>(call, scratch).run(item);
+    if (call.integers) UnitWalk<Int16Span>(call, scratch).run(item);
     else UnitWalk<FloatSpan>(call, scratch).run(item);
 }
 

@@ -1,5 +1,5 @@
 // The extension module: turns NumPy arrays into pointers after checking their shapes, releases the GIL, calls
-// a block.
+// a module.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -8,8 +8,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "attention_block.hpp"
-#include "blocks.hpp"
+#include "attention_module.hpp"
+#include "modules.hpp"
 #include "layers.hpp"
 #include "low_rank.hpp"
 #include "require.hpp"
@@ -62,7 +62,7 @@ Format check_stored(const Bytes& bytes, const std::string& dtype, std::int64_t r
 void bind_weights(nb::module_& m) {
     nb::class_<Engine>(m, "Engine")
         .def(nb::init<int, const std::string&>(), "num_threads"_a, "isa"_a)
-        .def_prop_ro("num_threads", [](const Engine& engine) { return engine.pool.size(); });
+        .def_prop_ro("num_threads", [](const Engine& engine) { return engine.threads.size(); });
 
     nb::class_<PackedMatrix>(m, "Matrix");
     m.def(
@@ -73,7 +73,7 @@ void bind_weights(nb::module_& m) {
             require(unit >= 1 && rows % unit == 0, "the heads do not divide the rows of a weight");
             const nb::gil_scoped_release release;
             const Running running(engine);
-            return pack(engine.pool, engine.weights, format, data.data(), rows, columns, unit);
+            return pack(engine.threads, engine.weights, format, data.data(), rows, columns, unit);
         },
         "engine"_a, "data"_a.noconvert(), "dtype"_a, "rows"_a, "columns"_a, "unit"_a);
 }
@@ -121,10 +121,6 @@ void bind_embedding(nb::module_& m) {
 }
 
 void bind_step(nb::module_& m) {
-    nb::class_<SharedReads>(m, "SharedReads")
-        .def_ro("group", &SharedReads::group)
-        .def_ro("sequences", &SharedReads::sequences)
-        .def_ro("num_blocks", &SharedReads::num_blocks);
     nb::class_<Step> step(m, "Step");
     step.def(
         "__init__",
@@ -132,7 +128,7 @@ void bind_step(nb::module_& m) {
            const Array<const std::int32_t, 1>& cu_seqlens,
            const std::vector<Array<const std::int32_t, 2>>& tables,
            const std::vector<Array<const std::int64_t, 1>>& slots) {
-            require(tables.size() == slots.size(), "every cache group needs block tables and write slots");
+            require(tables.size() == slots.size(), "every cache group needs block tables and a slot mapping");
             std::vector<GroupInputs> groups;
             for (std::size_t i = 0; i < tables.size(); ++i) {
                 require(extent(tables[i], 0) + 1 == extent(cu_seqlens, 0),
@@ -142,8 +138,13 @@ void bind_step(nb::module_& m) {
             new (self) Step(to_vector(positions), to_vector(cu_seqlens), std::move(groups));
         },
         "positions"_a.noconvert(), "cu_seqlens"_a.noconvert(), "block_tables"_a.noconvert(),
-        "write_slots"_a.noconvert());
-    step.def("shared_reads", &Step::shared_reads);
+        "slot_mapping"_a.noconvert());
+    step.def("shared_blocks", [](const Step& self) {
+        std::vector<std::tuple<int, std::vector<std::int32_t>, std::int64_t>> all;
+        for (const auto& [group, sequences, num_blocks] : self.shared_blocks())
+            all.emplace_back(group, sequences, num_blocks);
+        return all;
+    });
 }
 
 void bind_adapter(nb::module_& m) {
@@ -175,7 +176,7 @@ void bind_adapter(nb::module_& m) {
             "num_rows"_a, "spans"_a);
 }
 
-// An attention block writes and reads the pages at every call, so it keeps the array.
+// An attention module writes and reads the pages at every call, so it keeps the array.
 struct PagedAttention {
     Array<std::uint8_t, 2> pages;
     Attention attention;
@@ -288,18 +289,18 @@ void bind_layers(nb::module_& m) {
             [](Layers* self, const std::vector<const PagedAttention*>& attention,
                std::vector<const FeedForward*> feed_forward) {
                 require(!attention.empty(), "there must be a layer");
-                require(attention.size() == feed_forward.size(), "a layer has two blocks");
-                std::vector<const Attention*> blocks;
-                for (const PagedAttention* block : attention) blocks.push_back(&block->attention);
-                new (self) Layers{std::move(blocks), std::move(feed_forward)};
+                require(attention.size() == feed_forward.size(), "a layer has two modules");
+                std::vector<const Attention*> modules;
+                for (const PagedAttention* module : attention) modules.push_back(&module->attention);
+                new (self) Layers{std::move(modules), std::move(feed_forward)};
             },
             "attention"_a, "feed_forward"_a, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
         .def(
             "run",
             [](const Layers& self, const Output& x, Step& step, const Array<const std::int64_t, 1>& rows,
                const Output& out, const AdapterRows* adapters) {
-                for (const Attention* block : self.attention) check_width(x, block->hidden());
-                for (const FeedForward* block : self.feed_forward) check_width(x, block->hidden());
+                for (const Attention* module : self.attention) check_width(x, module->hidden());
+                for (const FeedForward* module : self.feed_forward) check_width(x, module->hidden());
                 check_output(rows, out, extent(x, 1));
                 const nb::gil_scoped_release release;
                 self.run(x.data(), extent(x, 0), step, adapters, {rows.data(), rows.size()}, out.data());
@@ -307,19 +308,19 @@ void bind_layers(nb::module_& m) {
             "x"_a.noconvert(), "step"_a, "rows"_a.noconvert(), "out"_a.noconvert(), "adapters"_a.none());
 }
 
-void bind_head(nb::module_& m) {
-    nb::class_<Head>(m, "Head")
+void bind_lm_head(nb::module_& m) {
+    nb::class_<LMHead>(m, "LMHead")
         .def(
             "__init__",
-            [](Head* self, std::shared_ptr<Engine> engine, const Vector& norm, Matrix out, float eps,
+            [](LMHead* self, std::shared_ptr<Engine> engine, const Vector& norm, Matrix out, float eps,
                float softcap) {
-                new (self) Head(std::move(engine), to_vector(norm), std::move(out), eps, softcap);
+                new (self) LMHead(std::move(engine), to_vector(norm), std::move(out), eps, softcap);
             },
             nb::kw_only(), "engine"_a, "norm"_a.noconvert(), "out"_a, "eps"_a, "softcap"_a)
-        .def_prop_ro("columns", &Head::columns)
+        .def_prop_ro("columns", &LMHead::columns)
         .def(
             "run",
-            [](const Head& self, const Input& x, const Output& out, const Array<std::int32_t, 1>& best) {
+            [](const LMHead& self, const Input& x, const Output& out, const Array<std::int32_t, 1>& best) {
                 check_width(x, self.hidden());
                 check_output(x, out, self.columns());
                 require(extent(x, 0) == extent(best, 0), "x and best must have the same number of rows");
@@ -342,5 +343,5 @@ NB_MODULE(_native, m) {
     bind_attention(m);
     bind_feed_forward(m);
     bind_layers(m);
-    bind_head(m);
+    bind_lm_head(m);
 }

@@ -17,14 +17,14 @@ void normalise(const float* x, const float* weight, float eps, std::int64_t n, f
 
 namespace {
 
-// Where a group of a row goes: its integers, and the first of its scales, which are `height` apart.
-struct GroupPlace {
+// Where a group of a row is written: its integers, and the first of its scales, which are `height` apart.
+struct GroupAddress {
     std::int8_t* q;
     float* scales;
 };
 
 // Quantise up to four groups side by side, which lie behind each other at x.
-INLINE void quantise_four(const float* x, const GroupPlace (&places)[4], int count, std::int64_t height) {
+INLINE void quantise_four(const float* x, const GroupAddress (&addresses)[4], int count, std::int64_t height) {
     Vec a[4], b[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
@@ -32,27 +32,27 @@ INLINE void quantise_four(const float* x, const GroupPlace (&places)[4], int cou
         a[i] = load(group);
         b[i] = load(group + 16);
     }
-    // Below, 127 / peak would overflow; what is not a number stays so.
-    const Four peaks = largest_sizes(a, b), none = {}, infinite = none + __builtin_inff();
+    // Below, 127 / peak would overflow; NaN stays NaN.
+    const Float32x4 peaks = largest_sizes(a, b), none = {}, infinite = none + __builtin_inff();
     const auto tiny = peaks < 1e-30f;
-    const Four scales = (tiny ? none : peaks) / 127.0f, inverse = 127.0f / (tiny ? infinite : peaks);
+    const Float32x4 scales = (tiny ? none : peaks) / 127.0f, inverse = 127.0f / (tiny ? infinite : peaks);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
         a[i] = a[i] * set1(inverse[i]);
         b[i] = b[i] * set1(inverse[i]);
     }
     std::int8_t q[4][kGroup];
-    FourInts low, high;
+    Int32x4 low, high;
     round_groups(a, b, q, low, high);
-    const Four low_sums = scales * __builtin_convertvector(low, Four),
-               high_sums = scales * __builtin_convertvector(high, Four),
-               sums = scales * __builtin_convertvector(low + high, Four);
-    const FourInts shifts = -128 * (low + high);
+    const Float32x4 low_sums = scales * __builtin_convertvector(low, Float32x4),
+               high_sums = scales * __builtin_convertvector(high, Float32x4),
+               sums = scales * __builtin_convertvector(low + high, Float32x4);
+    const Int32x4 shifts = -128 * (low + high);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
         if (i >= count) break;
-        __builtin_memcpy(places[i].q, q[i], kGroup);
-        float* at = places[i].scales;
+        __builtin_memcpy(addresses[i].q, q[i], kGroup);
+        float* at = addresses[i].scales;
         at[0] = scales[i];
         at[height] = sums[i];
         at[2 * height] = low_sums[i];
@@ -70,21 +70,21 @@ void quantise(const float* x, std::int64_t first_row, std::int64_t end_row, std:
         const std::int64_t tile = row - row % tiles.height, height = tile_rows(tiles, tile);
         const std::int64_t group_bytes = height * QuantTiles::kRowBytes;
         const std::int64_t end = end_row < tile + height ? end_row : tile + height;
-        GroupPlace places[4];
+        GroupAddress addresses[4];
         int count = 0;
         for (; row < end; ++row) {
             std::uint8_t* group = tile_data(tiles, tile) + first_group * group_bytes;
             for (std::int64_t g = first_group; g < end_group; ++g, group += group_bytes) {
-                places[count++] = {reinterpret_cast<std::int8_t*>(group + (row - tile) * kGroup),
+                addresses[count++] = {reinterpret_cast<std::int8_t*>(group + (row - tile) * kGroup),
                                    reinterpret_cast<float*>(group + height * kGroup) + (row - tile)};
                 if (count == 4) {
-                    quantise_four(x, places, 4, height);
+                    quantise_four(x, addresses, 4, height);
                     x += 4 * kGroup;
                     count = 0;
                 }
             }
         }
-        if (count > 0) quantise_four(x, places, count, height);
+        if (count > 0) quantise_four(x, addresses, count, height);
         x += count * kGroup;
     }
 }

@@ -22,7 +22,7 @@ const Kernels& kernels_named(const std::string& isa) {
 }  // namespace
 
 Engine::Engine(int num_threads, const std::string& isa)
-    : pool(std::max(1, num_threads)), kernels(kernels_named(isa)) {}
+    : threads(std::max(1, num_threads)), kernels(kernels_named(isa)) {}
 
 Running::Running(Engine& engine) : engine_(engine) {
     if (engine_.busy.test_and_set(std::memory_order_acquire)) {

@@ -1,4 +1,4 @@
-// What all blocks of one `Ops` object share: threads, kernels, memory.
+// What all modules of one `Ops` object share: threads, kernels, memory.
 #pragma once
 
 #include <atomic>
@@ -7,17 +7,17 @@
 
 #include "kernels.hpp"
 #include "memory.hpp"
-#include "threads.hpp"
+#include "thread_pool.hpp"
 
 namespace ratoon {
 
-// Intermediate results of the block that is running; every block uses the same memory.
+// Intermediate results of the module that is running; every module uses the same memory.
 struct Workspace {
     struct Input {
         Buffer values, tiles;
         Buffer low;  // what adapters make of it
     };
-    Input first, last;  // of the block's first and last products
+    Input first, last;  // of the module's first and last products
     Buffer queries, context;
     Buffer product;  // before a norm
     Buffer record_values, record_weights;
@@ -27,7 +27,7 @@ struct Engine {
     // Throws std::invalid_argument for a variant that this processor cannot run.
     Engine(int num_threads, const std::string& isa);
 
-    Pool pool;
+    ThreadPool threads;
     const Kernels& kernels;
     Arena weights;
     Workspace workspace;

@@ -24,20 +24,20 @@ public:
 
     float* queries() const { return queries_; }
 
-    // Sixteen keys, and those that are asked for now.
-    INLINE void set_block(int index, const KVPiece<float>& block, const KVPiece<float>& ahead) {
-        block_[index] = block;
+    // A strip, and the one that is prefetched now.
+    INLINE void set_strip(int index, const KVPiece<float>& strip, const KVPiece<float>& ahead) {
+        strips_[index] = strip;
         for (std::int64_t d = 0; d < dim_; ++d) __builtin_prefetch(ahead.keys + d * key_stride_, 0, 2);
         for (std::int64_t i = 0; i < kLanes * dim_; i += kLanes) __builtin_prefetch(ahead.values + i, 0, 2);
     }
-    INLINE void ask_for(Range) {}
+    INLINE void prefetch_strips(Range) {}
 
-    // Scores of rows [row, row + kCount) with blocks of sixteen keys.
+    // Scores of rows [row, row + kCount) with strips of keys.
     template <int kCount>
-    INLINE void score(int row, Range blocks, SpanRows<kCount>& rows) const {
-        for_column_tiles<columns_for(kCount)>(blocks.begin, blocks.end, [&]<class C>(C, int first) {
+    INLINE void score(int row, Range strips, SpanRows<kCount>& rows) const {
+        for_column_tiles<columns_for(kCount)>(strips.begin, strips.end, [&]<class C>(C, int first) {
             const float* keys[C::value];
-            for (int c = 0; c < C::value; ++c) keys[c] = block_[first + c].keys;
+            for (int c = 0; c < C::value; ++c) keys[c] = strips_[first + c].keys;
             FloatTile<kCount, C::value> tile;
             tile.clear();
             tile.multiply(queries_ + row * dim_, dim_, keys, key_stride_, dim_);
@@ -48,29 +48,29 @@ public:
         });
     }
 
-    // What becomes of the weight of each key of a block in the mixture.
+    // What becomes of the weight of each key of a strip in the mixture.
     INLINE Vec scale_weight(Vec weight, int) const { return weight; }
     template <bool kFull, int kCount>
     INLINE void round_weights(Range, const SpanRows<kCount>&) const {}
 
     // The values mixed by the weights, in [kCount][whole dim]. A value that only some of the rows see is
-    // added to theirs alone: it may be no number.
+    // added to theirs alone: it may be NaN.
     template <int kCount>
-    INLINE void mix(const SpanRows<kCount>& rows, Range blocks, float* mixture) const {
+    INLINE void mix(const SpanRows<kCount>& rows, Range strips, float* mixture) const {
         Range shared = rows.visible[0];
         for (const Range& visible : rows.visible)
             shared = {larger(shared.begin, visible.begin), smaller(shared.end, visible.end)};
         for_column_tiles<columns_for(kCount)>(0, columns_, [&]<class C>(C, int first) {
             FloatTile<kCount, C::value> tile;
             tile.clear();
-            for (int block = blocks.begin; block < blocks.end; ++block) {
-                const int begin = block * kLanes, end = begin + kLanes;
+            for (int strip = strips.begin; strip < strips.end; ++strip) {
+                const int begin = strip * kLanes, end = begin + kLanes;
                 const int from = larger(begin, smaller(shared.begin, end)),
                           to = larger(from, smaller(shared.end, end));
                 const float* values[C::value];
                 const auto point_at = [&](int key) {
                     for (int c = 0; c < C::value; ++c)
-                        values[c] = block_[block].values + (key - begin) * value_stride_ + (first + c) * kLanes;
+                        values[c] = strips_[strip].values + (key - begin) * value_stride_ + (first + c) * kLanes;
                 };
                 const auto add_to_some = [&](int key) {
                     point_at(key);
@@ -96,7 +96,7 @@ public:
 private:
     std::int64_t dim_, key_stride_, value_stride_;
     int columns_;
-    KVPiece<float> block_[kSpan / kLanes];
+    KVPiece<float> strips_[kSpan / kLanes];
     float* queries_;  // [rows][dim]
 };
 

@@ -12,7 +12,7 @@ float half_to_float(std::uint16_t half) {
     if (rest < 0x0400u)
         return std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(rest) * 0x1p-24f) | sign);
     const std::uint32_t exponent =
-        rest >= 0x7C00u ? 0x70000000u : 0x38000000u;  // infinite or not a number; normal
+        rest >= 0x7C00u ? 0x70000000u : 0x38000000u;  // infinite or NaN; normal
     return std::bit_cast<float>(((rest << 13) + exponent) | sign);
 }
 
@@ -86,7 +86,7 @@ std::int64_t row_bytes(Format format, std::int64_t columns) {
 void read_group(Format format, const std::uint8_t* row, std::int64_t index, StoredGroup& group) {
     const Stored stored = stored_as(format);
     const std::uint8_t* block = row + index * kGroup / stored.elements * stored.bytes;
-    const int part = static_cast<int>(index % 8);  // of a K-quant's block
+    const int part = static_cast<int>(index % 8);  // of a K-quant's super-block
     std::memcpy(&group.d, block, 2);
     switch (format) {
         case Format::kQ8_0:

@@ -20,7 +20,7 @@ std::int64_t row_bytes(Format format, std::int64_t columns);
 struct StoredGroup {
     std::uint8_t q[kGroup];
     std::uint16_t d, m;          // float16
-    std::uint8_t scale, offset;  // within a K-quant's block
+    std::uint8_t scale, offset;  // within a K-quant's super-block
     std::int8_t half_scales[2];
 };
 

@@ -111,11 +111,11 @@ INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, std:
     }
 }
 
-// f(group's header, group) for a number of groups; `panel` is the beginning of a block.
+// f(group's header, group) for a number of groups; `panel` is the beginning of a super-block.
 template <class Reader, class F>
 INLINE void for_groups(const std::uint8_t* panel, std::int64_t count, F f) {
-    constexpr int kGroups = groups_per_block(Reader::kLayout);
-    for (std::int64_t block = count / kGroups; block > 0; --block) {
+    constexpr int kGroups = groups_per_superblock(Reader::kLayout);
+    for (std::int64_t superblock = count / kGroups; superblock > 0; --superblock) {
         const std::uint8_t* header = panel;
         panel += header_bytes(Reader::kLayout);
         for (int g = 0; g < kGroups; ++g, panel += group_bytes(Reader::kLayout)) f(header, panel);

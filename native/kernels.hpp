@@ -1,4 +1,4 @@
-// The seam between what a block computes and how its inner loops run: plain structs and one table of
+// The seam between what a module computes and how its inner loops run: plain structs and one table of
 // functions.
 //
 // gemm.cpp, attention.cpp and elementwise.cpp are compiled once per instruction set, each time into a
@@ -80,7 +80,7 @@ struct Unit {
     std::int32_t kv_head;
 };
 
-// What a block takes of one KV head, and one head of a query.
+// Bytes of one KV head in a block, and of one head of a query.
 static inline std::int64_t kv_head_bytes(bool integers, std::int64_t head_dim, std::int64_t block_size) {
     return 2 * block_size * (integers ? 2 * head_dim + 4 : 4 * head_dim);
 }

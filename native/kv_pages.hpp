@@ -2,20 +2,20 @@
 //
 // In a page every KV head has a piece of its own: K as a matrix [dim][block_size], V as a matrix
 // [block_size][dim] and, where they are 16-bit integers, a float32 scale for each key and then for each value.
-// Of integers two rows are woven into one, a pair of numbers at a time (a last row without a partner stays
-// as it is), because processors multiply pairs of them and add. So sixteen keys, or sixteen dimensions of
-// values, are a vector as it lies there.
+// Of integers two rows are interleaved, element by element (a last row without a partner stays as it is),
+// because processors multiply pairs of them and add. So a strip, which is sixteen consecutive positions, gives
+// vectors as it lies there: of sixteen keys, or of sixteen dimensions of a pair of values.
 #pragma once
 
 #include "simd.hpp"
 
 namespace ratoon::RATOON_ISA {
 
-using Word = std::int16_t;
+using Int16 = std::int16_t;
 
 INLINE constexpr std::int64_t whole_lanes(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// Positions, or lanes of a block of sixteen, or such blocks: [begin, end), empty where begin >= end.
+// Positions, or lanes of a strip (sixteen positions), or strips: [begin, end), empty where begin >= end.
 struct Range {
     int begin, end;
 };
@@ -23,22 +23,22 @@ struct Range {
 INLINE int smaller(int a, int b) { return a < b ? a : b; }
 INLINE int larger(int a, int b) { return a > b ? a : b; }
 
-// How many rows of a matrix are woven into one.
+// How many rows of a matrix are interleaved.
 template <class T>
-constexpr std::int64_t kWoven = sizeof(T) == 2 ? 2 : 1;
+constexpr std::int64_t kInterleaved = sizeof(T) == 2 ? 2 : 1;
 
 // Where a row of a matrix lies: its first element, and the distance from one to the next.
-struct RowPlace {
+struct RowLayout {
     std::int64_t begin, step;
 
     INLINE std::int64_t operator[](std::int64_t column) const { return begin + column * step; }
 };
 
 template <class T>
-INLINE RowPlace place_of(std::int64_t row, std::int64_t rows, std::int64_t columns) {
-    const std::int64_t in_pair = row % kWoven<T>, first = row - in_pair;
-    const std::int64_t woven = first + kWoven<T> > rows ? 1 : kWoven<T>;
-    return {first * columns + in_pair, woven};
+INLINE RowLayout row_layout(std::int64_t row, std::int64_t rows, std::int64_t columns) {
+    const std::int64_t in_pair = row % kInterleaved<T>, first = row - in_pair;
+    const std::int64_t step = first + kInterleaved<T> > rows ? 1 : kInterleaved<T>;
+    return {first * columns + in_pair, step};
 }
 
 // One KV head's piece of a page, or what of it begins at some offset.
@@ -70,47 +70,47 @@ struct KVHead {
     }
 };
 
-// Whether sixteen keys lie side by side: in one page, and all rows woven.
+// Whether a strip's keys lie side by side: in one page, and all rows interleaved.
 template <class T>
 INLINE bool in_place(const AttentionCall& call) {
-    return call.block_size % kLanes == 0 && call.head_dim % (kWoven<T> == 1 ? kLanes : kWoven<T>) == 0;
+    return call.block_size % kLanes == 0 && call.head_dim % (kInterleaved<T> == 1 ? kLanes : kInterleaved<T>) == 0;
 }
 
-// The sixteen keys at a position, where they lie. Rows of K are block_size elements long (times kWoven).
+// The strip at a position, where it lies. Rows of K are block_size elements long (times kInterleaved).
 template <class T>
-INLINE KVPiece<T> block_in_place(const KVHead<T>& head, std::int64_t at) {
+INLINE KVPiece<T> strip_in_place(const KVHead<T>& head, std::int64_t at) {
     const KVPiece<T> piece = head.piece(at);
     const std::int64_t offset = at % head.call.block_size;
-    return {piece.keys + offset * kWoven<T>, piece.values + offset * head.call.head_dim,
+    return {piece.keys + offset * kInterleaved<T>, piece.values + offset * head.call.head_dim,
             piece.key_scales + offset, piece.value_scales + offset};
 }
 
-// How many elements a gathered block takes.
+// How many elements a gathered strip takes.
 template <class T>
 INLINE std::int64_t gathered_elements(std::int64_t dim) {
-    const std::int64_t rows = (dim + kWoven<T> - 1) / kWoven<T> * kWoven<T>;
+    const std::int64_t rows = (dim + kInterleaved<T> - 1) / kInterleaved<T> * kInterleaved<T>;
     const auto scales = static_cast<std::int64_t>(2 * kLanes * sizeof(float) / sizeof(T));
     return kLanes * (rows + whole_lanes(dim)) + scales;
 }
 
-// The sixteen keys at a position copied to `memory`, whose rows are 16 keys and whole vectors of values long.
+// The strip at a position copied to `memory`, whose rows are 16 keys and whole vectors of values long.
 // Only `lanes` are read, the others become zeros.
 template <class T>
-INLINE KVPiece<T> gather_block(const KVHead<T>& head, std::int64_t at, Range lanes, T* memory) {
+INLINE KVPiece<T> gather_strip(const KVHead<T>& head, std::int64_t at, Range lanes, T* memory) {
     const std::int64_t dim = head.call.head_dim, size = head.call.block_size, stride = whole_lanes(dim),
-                       rows = (dim + kWoven<T> - 1) / kWoven<T> * kWoven<T>;
+                       rows = (dim + kInterleaved<T> - 1) / kInterleaved<T> * kInterleaved<T>;
     __builtin_memset(memory, 0, static_cast<std::size_t>(gathered_elements<T>(dim)) * sizeof(T));
     T* values = memory + rows * kLanes;
     auto* scales = reinterpret_cast<float*>(values + kLanes * stride);
     for (std::int64_t lane = lanes.begin; lane < lanes.end; ++lane) {
         const KVPiece<T> from = head.piece(at + lane);
         const std::int64_t offset = (at + lane) % size;
-        const RowPlace to_value = place_of<T>(lane, kLanes, stride), value = place_of<T>(offset, size, dim);
+        const RowLayout to_value = row_layout<T>(lane, kLanes, stride), value = row_layout<T>(offset, size, dim);
         for (std::int64_t d = 0; d < dim; ++d) {
-            memory[place_of<T>(d, rows, kLanes)[lane]] = from.keys[place_of<T>(d, dim, size)[offset]];
+            memory[row_layout<T>(d, rows, kLanes)[lane]] = from.keys[row_layout<T>(d, dim, size)[offset]];
             values[to_value[d]] = from.values[value[d]];
         }
-        if constexpr (kWoven<T> > 1) {
+        if constexpr (kInterleaved<T> > 1) {
             scales[lane] = from.key_scales[offset];
             scales[kLanes + lane] = from.value_scales[offset];
         }

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "attention_block.hpp"
-#include "blocks.hpp"
+#include "attention_module.hpp"
+#include "modules.hpp"
 
 namespace ratoon {
 

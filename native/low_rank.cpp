@@ -18,7 +18,7 @@ void Adapter::add(std::int64_t layer, int target, Format format_a, const std::ui
     require(0 <= layer && layer < static_cast<std::int64_t>(layers_.size()), "the adapter has no such layer");
     require(0 <= target && target < kTargets, "an adapter changes no such weight");
     require(!quantised(layout_of(format_a)) && !quantised(layout_of(format_b)), "adapters are of floats");
-    Pool alone(1);
+    ThreadPool alone(1);
     layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(target)] =
         LowRank{pack(alone, arena_, format_a, a, rank, depth, rank),
                 pack(alone, arena_, format_b, b, columns, rank, unit)};
@@ -59,7 +59,7 @@ Adaptation::Adaptation(Engine& engine, Buffer& memory, const AdapterRows* adapte
     if (!adapters) return;
     require(adapters->num_rows == num_rows, "x must have as many rows as its adapters");
     std::int64_t used = 0;
-    int place = 0;
+    int weight_index = 0;
     for (const Weight& weight : weights) {
         for (const AdapterSpan& span : adapters->spans) {
             const LowRank* pair = span.adapter->find(layer, weight.target);
@@ -69,19 +69,19 @@ Adaptation::Adaptation(Engine& engine, Buffer& memory, const AdapterRows* adapte
                     "an adapter was made for weights of another shape");
             for (std::int64_t row = span.first; row < span.end; row += kPartRows) {
                 const std::int64_t end = std::min(span.end, row + kPartRows);
-                parts_.push_back({place, row, end, pair, span.adapter->scale(), used});
+                parts_.push_back({weight_index, row, end, pair, span.adapter->scale(), used});
                 used += (end - row) * a.columns;
             }
         }
-        ++place;
+        ++weight_index;
     }
     memory.reserve(static_cast<std::size_t>(used) * sizeof(float));
     low_ = memory.as<float>();
 }
 
-void Adaptation::reduce(Worker& worker, const Rows& in) const {
+void Adaptation::reduce(ParallelRegion& region, const Rows& in) const {
     if (parts_.empty()) return;
-    worker.share(static_cast<std::int64_t>(parts_.size()), [&](std::int64_t i) {
+    region.parallel_for(static_cast<std::int64_t>(parts_.size()), [&](std::int64_t i) {
         const Part& part = parts_[static_cast<std::size_t>(i)];
         const Panels& a = part.pair->a->panels;
         float* low = low_ + part.offset;
@@ -90,11 +90,11 @@ void Adaptation::reduce(Worker& worker, const Rows& in) const {
     });
 }
 
-void Adaptation::add(int place, std::int64_t first_row, std::int64_t end_row, std::int64_t first_panel,
+void Adaptation::add(int weight, std::int64_t first_row, std::int64_t end_row, std::int64_t first_panel,
                      std::int64_t end_panel, float* out, std::int64_t stride) const {
     for (const Part& part : parts_) {
         const std::int64_t first = std::max(first_row, part.first), end = std::min(end_row, part.end);
-        if (part.place != place || first >= end) continue;
+        if (part.weight != weight || first >= end) continue;
         const Panels& b = part.pair->b->panels;
         const Rows low = {low_ + part.offset, {}, b.depth};
         engine_.kernels.product(b, first_panel, end_panel, low, first - part.first, end - part.first,

@@ -15,7 +15,7 @@
 
 #include "engine.hpp"
 #include "packing.hpp"
-#include "threads.hpp"
+#include "thread_pool.hpp"
 
 namespace ratoon {
 
@@ -77,15 +77,15 @@ public:
                std::int64_t num_rows, std::int64_t depth, std::initializer_list<Weight> weights);
 
     // A stage: compute a(x) from the float input rows.
-    void reduce(Worker& worker, const Rows& in) const;
-    // Add b(a(x)) of weight number `place` for these rows and panels; `out` points at the first of both.
-    void add(int place, std::int64_t first_row, std::int64_t end_row, std::int64_t first_panel,
+    void reduce(ParallelRegion& region, const Rows& in) const;
+    // Add b(a(x)) of weight number `weight` for these rows and panels; `out` points at the first of both.
+    void add(int weight, std::int64_t first_row, std::int64_t end_row, std::int64_t first_panel,
              std::int64_t end_panel, float* out, std::int64_t stride) const;
 
 private:
     // A few rows of one span and one weight; their a(x) begin at low_ + offset.
     struct Part {
-        int place;
+        int weight;
         std::int64_t first, end;
         const LowRank* pair;
         float scale;

@@ -13,7 +13,7 @@
 
 namespace ratoon {
 
-// A block of uninitialised memory that only grows. Growing forgets the contents.
+// A piece of uninitialised memory that only grows. Growing forgets the contents.
 class Buffer {
 public:
     Buffer() = default;
@@ -53,12 +53,12 @@ private:
 // the last that lies in it.
 class Arena {
 public:
-    struct Piece {
+    struct Allocation {
         std::shared_ptr<Buffer> chunk;
         std::uint8_t* data;
     };
 
-    Piece take(std::size_t bytes) {
+    Allocation take(std::size_t bytes) {
         // Only reserved: the operating system gives what is written to.
         constexpr std::size_t kChunk = std::size_t{64} << 20;
         const std::size_t rounded = (bytes + 63) / 64 * 64;

@@ -72,7 +72,7 @@ void pack_quantised_panel(Format format, const std::uint8_t* stored, std::int64_
         std::uint8_t *at = panel, *header = panel;
         StoredGroup group;
         for (std::int64_t g = 0; g < depth / kGroup; ++g) {
-            if (g % groups_per_block(layout) == 0) {
+            if (g % groups_per_superblock(layout) == 0) {
                 header = at;
                 at += header_bytes(layout);
             }
@@ -95,14 +95,14 @@ void pack_float_panel(const std::uint8_t* stored, std::int64_t depth, int column
 
 }  // namespace
 
-Matrix pack(Pool& pool, Arena& arena, Format format, const std::uint8_t* stored, std::int64_t rows,
+Matrix pack(ThreadPool& threads, Arena& arena, Format format, const std::uint8_t* stored, std::int64_t rows,
             std::int64_t depth, std::int64_t unit) {
     const PanelLayout layout = layout_of(format);
     Panels panels{format, depth, rows, unit, panel_bytes(layout, depth), nullptr};
-    const Arena::Piece memory = arena.take(static_cast<std::size_t>(num_panels(panels) * panels.panel_bytes));
+    const Arena::Allocation memory = arena.take(static_cast<std::size_t>(num_panels(panels) * panels.panel_bytes));
     panels.data = memory.data;
-    pool.run([&](Worker& worker) {
-        worker.share(num_panels(panels), [&](std::int64_t p) {
+    threads.run([&](ParallelRegion& region) {
+        region.parallel_for(num_panels(panels), [&](std::int64_t p) {
             const std::int64_t per_unit = panels_per_unit(panels);
             const std::uint8_t* from =
                 stored + (p / per_unit * unit + p % per_unit * kPanel) * row_bytes(format, depth);

@@ -7,7 +7,7 @@
 //   5 bits, one row more: in bit s the fifth bit of input 4s + t
 //   6 bits, rows p = 0, 1 more: in bits 2s and 2s + 1 the upper two bits of input 16p + 4s + t
 //   8 bits, row s of 8:  input 4s + t
-// K-quants have one header of float16 scales per block of eight groups.
+// K-quants have one header of float16 scales per super-block of eight groups.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,7 @@ static constexpr PanelLayout layout_of(Format format) {
 }
 
 static constexpr bool quantised(PanelLayout layout) { return layout.scaling != Scaling::kNone; }
-static constexpr int groups_per_block(PanelLayout layout) {
+static constexpr int groups_per_superblock(PanelLayout layout) {
     return layout.scaling == Scaling::kNested || layout.scaling == Scaling::kNestedCenter ? 8 : 1;
 }
 static constexpr int header_bytes(PanelLayout layout) {
@@ -85,8 +85,8 @@ static constexpr int group_bytes(PanelLayout layout) {
 }
 static constexpr std::int64_t panel_bytes(PanelLayout layout, std::int64_t depth) {
     if (!quantised(layout)) return depth * kPanel * layout.bits / 8;
-    const std::int64_t blocks = depth / kGroup / groups_per_block(layout);
-    return blocks * (header_bytes(layout) + groups_per_block(layout) * group_bytes(layout));
+    const std::int64_t superblocks = depth / kGroup / groups_per_superblock(layout);
+    return superblocks * (header_bytes(layout) + groups_per_superblock(layout) * group_bytes(layout));
 }
 
 // A packed matrix. Panels start afresh every `unit` columns (a head, or all of them), so the last panel of a

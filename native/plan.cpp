@@ -39,7 +39,7 @@ public:
         add_short_chunks(short_chunks);
         join_parts();
         find_queries_to_merge();
-        find_shared_reads();
+        find_shared_blocks();
         put_in_order();
         return std::move(plan_);
     }
@@ -248,7 +248,7 @@ private:
     }
 
     // The units of the same queries follow each other, span by span.
-    void find_shared_reads() {
+    void find_shared_blocks() {
         std::pair<std::int32_t, std::int32_t> queries = {-1, -1};
         std::int64_t next_block = 0;
         for (const Part& unit : parts_) {
@@ -257,8 +257,8 @@ private:
             if (queries != std::pair(unit.first_query, unit.num_queries)) {
                 queries = {unit.first_query, unit.num_queries};
                 next_block = 0;
-                plan_.shared_reads.push_back({shape_.group, {}, 0});
-                std::vector<std::int32_t>& sequences = plan_.shared_reads.back().sequences;
+                plan_.shared_blocks.push_back({shape_.group, {}, 0});
+                std::vector<std::int32_t>& sequences = plan_.shared_blocks.back().sequences;
                 for (const Query* query = first; query <= last; ++query) {
                     if (sequences.empty() || sequences.back() != query->sequence)
                         sequences.push_back(query->sequence);
@@ -269,7 +269,7 @@ private:
                                end = std::min(unit.end_span * kSpan, last->end),
                                first_block = std::max(begin / shape_.block_size, next_block);
             next_block = (end - 1) / shape_.block_size + 1;
-            plan_.shared_reads.back().num_blocks += next_block - first_block;
+            plan_.shared_blocks.back().num_blocks += next_block - first_block;
         }
     }
 

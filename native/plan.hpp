@@ -12,7 +12,7 @@ namespace ratoon {
 struct GroupInputs {
     std::vector<std::int32_t> tables;  // [num_sequences][width]
     std::int64_t width;
-    std::vector<std::int64_t> write_slots;  // [num_rows]
+    std::vector<std::int64_t> slot_mapping;  // [num_rows]
 };
 
 // What the plan of a layer's attention depends on, apart from the step; equal for the layers of a group.
@@ -29,7 +29,7 @@ struct PlanShape {
 };
 
 // Sequences that read blocks together, each block once for all of them.
-struct SharedReads {
+struct SharedBlocks {
     int group;
     std::vector<std::int32_t> sequences;
     std::int64_t num_blocks;
@@ -41,7 +41,7 @@ struct AttentionPlan {
     std::vector<Query> queries;    // one for every row
     std::vector<Unit> units;       // in the order in which threads best take them
     std::int64_t num_records = 0;  // partial results, one per span of a query whose spans are spread over units
-    std::vector<SharedReads> shared_reads;
+    std::vector<SharedBlocks> shared_blocks;
 };
 
 // Throws std::invalid_argument where a visible entry of a block table is missing or outside the pool.

@@ -14,9 +14,9 @@ INLINE Range visible_to(const AttentionCall& call, const Unit& unit) {
     return visible;
 }
 
-// Walks through the blocks of sixteen keys in the order in which a thread reads them, one span ahead of it and
-// from one item to the next. Pages lie far apart, which no processor foresees; asked for in time, memory is
-// busy while the thread computes.
+// Walks through the strips in the order in which a thread reads them, one span ahead of it and
+// from one item to the next. Pages lie far apart, which no hardware prefetcher foresees; prefetched in time,
+// they arrive while the thread computes.
 template <class T>
 class ReadAhead {
 public:
@@ -25,10 +25,10 @@ public:
         for (int i = 0; i < kDistance; ++i) advance();
     }
 
-    // The thread reads `block`; which one will it read in a while? The same one, if there is none.
-    INLINE KVPiece<T> after(const KVPiece<T>& block) {
-        if (at_ >= end_) return block;
-        const KVPiece<T> ahead = block_in_place(KVHead<T>{call_, table_, kv_head_}, at_);
+    // The thread reads `strip`; which one will it read in a while? The same one, if there is none.
+    INLINE KVPiece<T> after(const KVPiece<T>& strip) {
+        if (at_ >= end_) return strip;
+        const KVPiece<T> ahead = strip_in_place(KVHead<T>{call_, table_, kv_head_}, at_);
         advance();
         return ahead;
     }

@@ -11,8 +11,8 @@
 
 namespace ratoon {
 // One number for each of four groups that are quantised side by side.
-using Four = float __attribute__((vector_size(16)));
-using FourInts = std::int32_t __attribute__((vector_size(16)));
+using Float32x4 = float __attribute__((vector_size(16)));
+using Int32x4 = std::int32_t __attribute__((vector_size(16)));
 }  // namespace ratoon
 
 #define RATOON_SIMD_portable "simd_portable.hpp"

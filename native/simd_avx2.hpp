@@ -2,7 +2,7 @@
 // may use AVX-VNNI too, one instruction takes the place of the three of a dot product.
 #pragma once
 
-#include "fours_x86.hpp"
+#include "reductions_x86.hpp"
 
 namespace ratoon::RATOON_ISA {
 
@@ -66,9 +66,9 @@ INLINE float largest(Vec x) {
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
-// The largest absolute value of each pair a[i], b[i]; not a number if one is not (without signs, floats are
+// The largest absolute value of each pair a[i], b[i]; NaN if one of them is NaN (without signs, floats are
 // ordered as integers are).
-INLINE Four largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
+INLINE Float32x4 largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
     const auto size = [](__m256 x) {
         return _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x));
     };
@@ -100,8 +100,8 @@ INLINE Vec add_exponent(Vec x, Vec n) {
     return {add(x.lo, n.lo), add(x.hi, n.hi)};
 }
 // Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
-INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
-                         FourInts& high) {
+INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], Int32x4& low,
+                         Int32x4& high) {
     __m256i sums[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
@@ -214,18 +214,18 @@ struct Dot {
 
 #endif
 
-// ---- thirty-two words: pairs of sixteen columns
+// ---- thirty-two 16-bit integers: pairs of sixteen columns
 
-constexpr int kWordRows = 6;  // of a tile
-constexpr int kWordChains = 6;
+constexpr int kInt16Rows = 6;  // of a tile
+constexpr int kInt16Chains = 6;
 
-// Rounds to nearest even; what is no number becomes some word.
+// Rounds to nearest even; NaN becomes some integer.
 INLINE void store_rounded(std::int16_t* p, Vec x) {
     const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xD8));
 }
 
-// Sums of products of words, two inputs per step.
+// Sums of products of 16-bit integers, two inputs per step.
 struct PairSums {
     __m256i lo, hi;
 

@@ -1,7 +1,7 @@
 // Sixteen floats and sixty-four bytes with AVX-512 (F, BW, DQ, VL, VNNI): one register each.
 #pragma once
 
-#include "fours_x86.hpp"
+#include "reductions_x86.hpp"
 
 namespace ratoon::avx512 {
 
@@ -50,9 +50,9 @@ INLINE float largest(Vec x) {
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
-// The largest absolute value of each pair a[i], b[i]; not a number if one is not (without signs, floats are
+// The largest absolute value of each pair a[i], b[i]; NaN if one of them is NaN (without signs, floats are
 // ordered as integers are).
-INLINE Four largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
+INLINE Float32x4 largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
     __m256i m[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
@@ -76,8 +76,8 @@ INLINE Vec add_exponent(Vec x, Vec n) {
     return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x.v), exponent))};
 }
 // Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
-INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
-                         FourInts& high) {
+INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], Int32x4& low,
+                         Int32x4& high) {
     __m256i sums[4];
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
@@ -125,17 +125,17 @@ struct Dot {
     INLINE Vec value() const { return {_mm512_cvtepi32_ps(sums)}; }
 };
 
-// ---- thirty-two words: pairs of sixteen columns
+// ---- thirty-two 16-bit integers: pairs of sixteen columns
 
-constexpr int kWordRows = 6;  // of a tile
-constexpr int kWordChains = 24;
+constexpr int kInt16Rows = 6;  // of a tile
+constexpr int kInt16Chains = 24;
 
-// Rounds to nearest even; what is no number becomes some word.
+// Rounds to nearest even; NaN becomes some integer.
 INLINE void store_rounded(std::int16_t* p, Vec x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x.v)));
 }
 
-// Sums of products of words, two inputs per step.
+// Sums of products of 16-bit integers, two inputs per step.
 struct PairSums {
     __m512i v;
 

@@ -87,10 +87,10 @@ INLINE float largest(Vec x) {
     }
     return x.v[0];
 }
-// The largest absolute value of each pair a[i], b[i]; not a number if one is not (without signs, floats are
+// The largest absolute value of each pair a[i], b[i]; NaN if one of them is NaN (without signs, floats are
 // ordered as integers are).
-INLINE Four largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
-    Four out;
+INLINE Float32x4 largest_sizes(const Vec (&a)[4], const Vec (&b)[4]) {
+    Float32x4 out;
     for (int i = 0; i < 4; ++i) {
         std::int32_t most = 0;
         for (int k = 0; k < 16; ++k) {
@@ -116,8 +116,8 @@ INLINE Vec add_exponent(Vec x, Vec n) {
     });
 }
 // Rounds four groups, a[i] followed by b[i], to nearest even; `low` and `high` are the sums of their halves.
-INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], FourInts& low,
-                         FourInts& high) {
+INLINE void round_groups(const Vec (&a)[4], const Vec (&b)[4], std::int8_t (&q)[4][32], Int32x4& low,
+                         Int32x4& high) {
     const auto round = [](Vec x, std::int8_t* to) {
         const Vec whole = (x + set1(0x1.8p23f)) - set1(0x1.8p23f);
         std::int32_t total = 0;
@@ -183,12 +183,12 @@ struct Dot {
     }
 };
 
-// ---- thirty-two words: pairs of sixteen columns
+// ---- thirty-two 16-bit integers: pairs of sixteen columns
 
-constexpr int kWordRows = 3;  // of a tile
-constexpr int kWordChains = 3;
+constexpr int kInt16Rows = 3;  // of a tile
+constexpr int kInt16Chains = 3;
 
-// Rounds to nearest even; what is no number becomes some word.
+// Rounds to nearest even; NaN becomes some integer.
 INLINE void store_rounded(std::int16_t* p, Vec x) {
     for (int i = 0; i < 16; ++i) {
         const float whole = (x.v[i] + 0x1.8p23f) - 0x1.8p23f;
@@ -196,7 +196,7 @@ INLINE void store_rounded(std::int16_t* p, Vec x) {
     }
 }
 
-// Sums of products of words, two inputs per step. They wrap around where there are words that no key has.
+// Sums of products of 16-bit integers, two inputs per step. They wrap around where there are integers that no key has.
 struct PairSums {
     std::uint32_t v[16];
 

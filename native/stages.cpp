@@ -30,24 +30,24 @@ void put_row(const Kernels& kernels, const float* x, std::int64_t row, const Row
     if (rows.tiles.data) kernels.quantise(x, row, row + 1, 0, rows.tiles.groups, rows.tiles);
 }
 
-void normalise_rows(Engine& engine, Worker& worker, const float* x, std::int64_t num_rows, const Floats& norm,
+void normalise_rows(Engine& engine, ParallelRegion& region, const float* x, std::int64_t num_rows, const Floats& norm,
                     float eps, const Rows& rows) {
-    worker.share_rows(num_rows, [&](std::int64_t row, std::uint8_t* scratch) {
+    region.parallel_for_rows(num_rows, [&](std::int64_t row, std::uint8_t* scratch) {
         auto* normal = reinterpret_cast<float*>(scratch);
         engine.kernels.normalise(x + row * rows.depth, norm.data(), eps, rows.depth, normal);
         put_row(engine.kernels, normal, row, rows);
     });
 }
 
-void multiply_rows(Engine& engine, Worker& worker, const Panels& panels, const Rows& rows,
+void multiply_rows(Engine& engine, ParallelRegion& region, const Panels& panels, const Rows& rows,
                    std::int64_t num_rows, float* out, std::int64_t stride, bool add,
                    const Adaptation* adaptation) {
-    const std::int64_t blocks = divide_up(num_rows, kRowBlock), count = num_panels(panels);
-    const std::int64_t chunks = num_parts(engine, blocks, count, divide_up(count, 4));
-    worker.share(blocks * chunks, [&](std::int64_t item) {
-        const std::int64_t first_row = item / chunks * kRowBlock, chunk = item % chunks;
+    const std::int64_t slices = divide_up(num_rows, kRowSlice), count = num_panels(panels);
+    const std::int64_t chunks = num_parts(engine, slices, count, divide_up(count, 4));
+    region.parallel_for(slices * chunks, [&](std::int64_t item) {
+        const std::int64_t first_row = item / chunks * kRowSlice, chunk = item % chunks;
         const std::int64_t first = chunk * count / chunks, end = (chunk + 1) * count / chunks;
-        const std::int64_t end_row = std::min(num_rows, first_row + kRowBlock);
+        const std::int64_t end_row = std::min(num_rows, first_row + kRowSlice);
         float* to = out + first_row * stride + first * kPanel;
         engine.kernels.product(panels, first, end, rows, first_row, end_row, to, stride, add);
         if (adaptation) adaptation->add(0, first_row, end_row, first, end, to, stride);
@@ -61,13 +61,13 @@ Residual::Residual(Engine& engine, const Panels& panels, const Floats& post_norm
     product_ = engine.workspace.product.as<float>();
 }
 
-void Residual::run(Worker& worker, const Rows& rows, const Adaptation& adaptation, float* x) const {
+void Residual::run(ParallelRegion& region, const Rows& rows, const Adaptation& adaptation, float* x) const {
     const std::int64_t width = panels_.columns;
     if (post_norm_.empty()) {
-        return multiply_rows(engine_, worker, panels_, rows, num_rows_, x, width, true, &adaptation);
+        return multiply_rows(engine_, region, panels_, rows, num_rows_, x, width, true, &adaptation);
     }
-    multiply_rows(engine_, worker, panels_, rows, num_rows_, product_, width, false, &adaptation);
-    worker.share_rows(num_rows_, [&](std::int64_t row, std::uint8_t* scratch) {
+    multiply_rows(engine_, region, panels_, rows, num_rows_, product_, width, false, &adaptation);
+    region.parallel_for_rows(num_rows_, [&](std::int64_t row, std::uint8_t* scratch) {
         auto* normal = reinterpret_cast<float*>(scratch);
         engine_.kernels.normalise(product_ + row * width, post_norm_.data(), eps_, width, normal);
         for (std::int64_t i = 0; i < width; ++i) x[row * width + i] += normal[i];

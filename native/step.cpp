@@ -26,8 +26,8 @@ Step::Step(std::vector<std::int32_t> positions, std::vector<std::int32_t> cu_seq
             group.width * static_cast<std::int64_t>(cu_seqlens_.size() - 1)) {
             refuse("block tables must have one row per sequence");
         }
-        if (static_cast<std::int64_t>(group.write_slots.size()) != num_rows())
-            refuse("write slots must have one entry per row");
+        if (static_cast<std::int64_t>(group.slot_mapping.size()) != num_rows())
+            refuse("a slot mapping must have one entry per row");
     }
 }
 
@@ -60,18 +60,18 @@ const AttentionPlan& Step::plan(const PlanShape& shape) {
         if (plan.shape == shape) return plan;
     }
     const GroupInputs& inputs = group(shape.group);
-    for (const std::int64_t slot : inputs.write_slots) {
+    for (const std::int64_t slot : inputs.slot_mapping) {
         if (slot != -1 && (slot < shape.block_size || slot >= shape.block_size * shape.num_blocks)) {
-            refuse("write slot " + std::to_string(slot) + " lies outside the pages");
+            refuse("slot " + std::to_string(slot) + " lies outside the pages");
         }
     }
     return plans_.emplace_back(make_plan(shape, inputs, positions_, cu_seqlens_));
 }
 
-std::vector<SharedReads> Step::shared_reads() const {
-    std::vector<SharedReads> all;
+std::vector<SharedBlocks> Step::shared_blocks() const {
+    std::vector<SharedBlocks> all;
     for (const AttentionPlan& plan : plans_) {
-        all.insert(all.end(), plan.shared_reads.begin(), plan.shared_reads.end());
+        all.insert(all.end(), plan.shared_blocks.begin(), plan.shared_blocks.end());
     }
     return all;
 }

@@ -21,7 +21,7 @@ public:
     std::int64_t last_position() const { return last_position_; }
     const GroupInputs& group(int index) const;
 
-    // The same places for these rows only, each a sequence of its own that writes nothing.
+    // The same positions for these rows only, each a sequence of its own that writes nothing.
     Step readers(std::span<const std::int64_t> rows) const;
 
     // The plan for layers of this shape; made at the first one's call, when also the group's block ids and
@@ -29,7 +29,7 @@ public:
     const AttentionPlan& plan(const PlanShape& shape);
 
     // Of the plans made so far: one per cache group, once the step has run.
-    std::vector<SharedReads> shared_reads() const;
+    std::vector<SharedBlocks> shared_blocks() const;
 
 private:
     std::vector<std::int32_t> positions_;

@@ -2,7 +2,7 @@
 //
 // Products with float weights, and scores (queries times keys) and mixtures (weights times values) of
 // attention are all this. In a FloatTile every output is one chain of multiply-adds over `depth` in order, so
-// tiles of different shapes give the same bits. A WordTile multiplies 16-bit integers, two of the depth at a
+// tiles of different shapes give the same bits. A Int16Tile multiplies 16-bit integers, two of the depth at a
 // time, and its sums are exact.
 #pragma once
 
@@ -45,7 +45,7 @@ struct FloatTile {
 };
 
 template <int kRows, int kColumns>
-struct WordTile {
+struct Int16Tile {
     PairSums sums[kRows][kColumns];
 
     // f.operator()<row, column>(sum): constants, because an array indexed by a variable once stays in memory.
@@ -62,7 +62,7 @@ struct WordTile {
     }
 
     // sums[r][c] += sum over pairs k of a[r * stride_a + 2k, + 1] times the pairs at b[c] + k * stride_b.
-    // What lies at `ahead` in the same manner is asked for meanwhile.
+    // What lies at `ahead` in the same manner is prefetched meanwhile.
     INLINE void multiply(const std::int16_t* a, std::int64_t stride_a, const std::int16_t* const (&b)[kColumns],
                          const std::int16_t* const (&ahead)[kColumns], std::int64_t stride_b, std::int64_t pairs) {
         for (std::int64_t k = 0; k < pairs; ++k) {

@@ -9,7 +9,7 @@ from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.checkpoint.formats import open_checkpoint
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.model.load import load_decoder
-from ratoon.device.ops.protocol import AttentionWeights, FeedForwardWeights, HeadWeights, KVLayout, KVPages
+from ratoon.device.ops.protocol import AttentionWeights, FeedForwardWeights, KVLayout, KVPages, LMHeadWeights
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
 from ratoon.spec.cache_group import CacheGroupSpec
@@ -41,9 +41,9 @@ class RecordingOps(ReferenceOps):
         self.built.append(weights)
         return super().feed_forward(weights)
 
-    def head(self, weights: HeadWeights) -> Any:
+    def lm_head(self, weights: LMHeadWeights) -> Any:
         self.built.append(weights)
-        return super().head(weights)
+        return super().lm_head(weights)
 
 
 class Altered:
@@ -79,7 +79,7 @@ def test_layers_are_built_in_order_each_at_its_place_in_its_group(tiny: tuple[Ch
     assert (second.group, second.slot) == (1, 0)
     assert [tensor.name for tensor in second.qkv] == [f"blk.1.attn_{part}.weight" for part in "qkv"]
     layer = [AttentionWeights, FeedForwardWeights]
-    assert [type(built) for built in ops.built] == [*layer, *layer, RawTensor, HeadWeights]
+    assert [type(built) for built in ops.built] == [*layer, *layer, RawTensor, LMHeadWeights]
 
 
 def test_layers_with_equal_embeddings_share_their_tables(tiny: tuple[Checkpoint, ModelSpec]) -> None:

@@ -24,7 +24,7 @@ STEP = StepInputs(
     positions=np.concatenate([np.arange(n, dtype=np.int32) for n in LENGTHS]),
     cu_seqlens=np.cumsum([0, *LENGTHS]).astype(np.int32),
     block_tables=(np.array([[2, 4, 1], [3, 0, 0]], np.int32),),
-    write_slots=(np.concatenate([np.r_[32:48, 64:80, 16:24], np.r_[48:55]]),),
+    slot_mapping=(np.concatenate([np.r_[32:48, 64:80, 16:24], np.r_[48:55]]),),
 )
 
 

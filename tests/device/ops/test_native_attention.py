@@ -133,8 +133,9 @@ class Run:
         rows = np.concatenate([self.inputs[p.sequence][p.first : p.last] for p in parts])
         step = StepInputs(positions, cu_seqlens, (tables,), (slots if write else np.full_like(slots, -1),))
         self._block(rows, begun := self._ops.begin(step))
-        self.shared_reads = [
-            (reads.group, list(reads.sequences), reads.num_blocks) for reads in self._ops.shared_reads(begun)
+        self.shared_blocks = [
+            (shared.group, list(shared.sequences), shared.num_blocks)
+            for shared in self._ops.shared_blocks(begun)
         ]
         return np.split(rows, cu_seqlens[1:-1])
 
@@ -248,17 +249,17 @@ def test_a_step_says_who_read_which_blocks_together(variant: str) -> None:
     run.tables[:3, :16] = run.tables[0, :16]
     run.tables[1, :24] = run.tables[0, :24]
     run.step(*(Part(i, n - 1, n) for i, n in enumerate(lengths)), write=False)
-    shared = [(group, sorted(sequences), count) for group, sequences, count in run.shared_reads]
+    shared = [(group, sorted(sequences), count) for group, sequences, count in run.shared_blocks]
     assert sorted(shared) == [(0, [0, 1], 8), (0, [0, 1, 2], 16)]
     run.step(Part(3, 279, 280), Part(1, 389, 390), write=False)
-    assert run.shared_reads == []
+    assert run.shared_blocks == []
 
 
 def test_sequences_whose_windows_begin_at_different_blocks_read_alone(variant: str) -> None:
     run = Run(NativeOps(1, variant), replace(PLAIN, window=60), lengths=(400, 400, 400))
     run.tables[:] = run.tables[0]
     run.step(Part(0, 380, 381), Part(1, 380, 381), Part(2, 300, 301), write=False)
-    assert run.shared_reads == [(0, [0, 1], 4)]  # positions 321 to 380
+    assert run.shared_blocks == [(0, [0, 1], 4)]  # positions 321 to 380
 
 
 def test_a_row_that_writes_nothing_reads_what_is_there(variant: str) -> None:
@@ -360,7 +361,7 @@ def test_a_page_holds_integers_in_pairs_and_their_scales(variant: str, block_siz
         keys, values = np.split(piece[: 4 * dim * block_size].view(np.int16), 2)
         assert isinstance(reference.pages, ReferencePages)
         for found, stored, scales in zip(
-            (unwoven(keys, dim).T, unwoven(values, block_size)),
+            (deinterleaved(keys, dim).T, deinterleaved(values, block_size)),
             reference.pages.slot(weights.slot),
             piece[4 * dim * block_size :].view(np.float32).reshape(2, block_size),
             strict=True,
@@ -369,8 +370,8 @@ def test_a_page_holds_integers_in_pairs_and_their_scales(variant: str, block_siz
             np.testing.assert_allclose(scales, stored["scale"][1, :, kv_head], rtol=1e-6)
 
 
-def unwoven(words: NDArray[np.int16], num_rows: int) -> NDArray[np.int16]:
-    """Return the matrix of which every two rows were woven into one."""
-    rows = words.reshape(num_rows, -1)
+def deinterleaved(rows_of_pairs: NDArray[np.int16], num_rows: int) -> NDArray[np.int16]:
+    """Return the matrix of which every two rows were interleaved."""
+    rows = rows_of_pairs.reshape(num_rows, -1)
     pairs = rows[: num_rows // 2 * 2].reshape(num_rows // 2, -1, 2)
     return np.concatenate([*pairs.transpose(0, 2, 1), rows[num_rows // 2 * 2 :]])

@@ -54,7 +54,7 @@ GOOD = StepInputs(
     positions=np.array([16, 17, 3], np.int32),
     cu_seqlens=np.array([0, 2, 3], np.int32),
     block_tables=(np.array([[1, 2], [3, 0]], np.int32),),
-    write_slots=(np.array([32, 33, 51], np.int64),),
+    slot_mapping=(np.array([32, 33, 51], np.int64),),
 )
 
 
@@ -77,7 +77,7 @@ def _tables(*rows: list[int]) -> dict[str, Any]:
 
 
 def _slots(*slots: int) -> dict[str, Any]:
-    return {"write_slots": (np.array(slots, np.int64),)}
+    return {"slot_mapping": (np.array(slots, np.int64),)}
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def _slots(*slots: int) -> dict[str, Any]:
         (_slots(32, 33, -2), "slot -2"),
         (_slots(32, 33, BLOCK - 1), "slot 15"),
         (_slots(32, 33), "one entry per row"),
-        ({"block_tables": (), "write_slots": ()}, "no cache group 0"),
-        ({"write_slots": ()}, "every cache group"),
+        ({"block_tables": (), "slot_mapping": ()}, "no cache group 0"),
+        ({"slot_mapping": ()}, "every cache group"),
     ],
 )
 def test_a_step_that_contradicts_itself_is_refused(change: dict[str, Any], reason: str) -> None:
@@ -116,7 +116,7 @@ def test_a_step_that_contradicts_itself_is_refused(change: dict[str, Any], reaso
     [
         {"positions": GOOD.positions.astype(np.int64)},
         {"block_tables": (np.zeros((2, 4), np.int32)[:, ::2],)},
-        {"write_slots": (GOOD.write_slots[0].astype(np.int32),)},
+        {"slot_mapping": (GOOD.slot_mapping[0].astype(np.int32),)},
     ],
 )
 def test_arrays_of_another_type_or_order_are_refused(change: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.ops.dequantize import FORMATS, tensor_values
 from ratoon.device.ops.native import NativeOps, available_variants
-from ratoon.device.ops.protocol import FeedForwardWeights, Floats, HeadWeights, Ops
+from ratoon.device.ops.protocol import FeedForwardWeights, Floats, LMHeadWeights, Ops
 from ratoon.device.ops.reference import ReferenceOps
 
 RNG = np.random.default_rng(5)
@@ -173,9 +173,9 @@ def test_a_quantised_feed_forward_block_is_near_the_reference(native: Ops, dtype
 
 @pytest.mark.parametrize("softcap", [0.0, 2.0])
 def test_a_head_is_that_of_the_reference(native: Ops, softcap: float) -> None:
-    weights, x = HeadWeights(norm_weight(DEPTH), stored("F16", 1003, DEPTH), 1e-5, softcap), rows_of(3)
-    expected, _ = ReferenceOps().head(weights)(x)
-    np.testing.assert_allclose(native.head(weights)(x)[0], expected, rtol=1e-5, atol=1e-5)
+    weights, x = LMHeadWeights(norm_weight(DEPTH), stored("F16", 1003, DEPTH), 1e-5, softcap), rows_of(3)
+    expected, _ = ReferenceOps().lm_head(weights)(x)
+    np.testing.assert_allclose(native.lm_head(weights)(x)[0], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("softcap", [0.0, 2.0])
@@ -191,7 +191,7 @@ def test_a_head_finds_the_first_of_the_highest_as_numpy_does(
     x = rng.standard_normal((num_rows, DEPTH), dtype=np.float32)
     for _ in range(2):
         tensor = RawTensor("out", out.shape, "F16", memoryview(out.tobytes()))
-        logits, best = ops.head(HeadWeights(np.ones(DEPTH, np.float32), tensor, 1e-5, softcap))(x)
+        logits, best = ops.lm_head(LMHeadWeights(np.ones(DEPTH, np.float32), tensor, 1e-5, softcap))(x)
         assert best.dtype == np.int32
         assert best.tolist() == logits.argmax(axis=1).tolist()
         out[[vocab // 2, -1], 0] = np.nan
@@ -199,7 +199,7 @@ def test_a_head_finds_the_first_of_the_highest_as_numpy_does(
 
 
 def test_a_head_without_rows_finds_nothing(ops: Ops) -> None:
-    head = ops.head(HeadWeights(np.ones(DEPTH, np.float32), stored("F16", 40, DEPTH), 1e-5, 0.0))
+    head = ops.lm_head(LMHeadWeights(np.ones(DEPTH, np.float32), stored("F16", 40, DEPTH), 1e-5, 0.0))
     logits, best = head(rows_of(0))
     assert logits.shape == (0, 40)
     assert best.shape == (0,)
@@ -209,7 +209,7 @@ def test_a_head_without_rows_finds_nothing(ops: Ops) -> None:
 def test_a_row_has_the_same_bits_alone_and_in_any_company(ops: Ops, dtype: str) -> None:
     linear = ops.linear([stored(dtype, 40, DEPTH)])
     feed_forward = ops.feed_forward(_feed_forward(dtype))
-    head = ops.head(HeadWeights(np.ones(DEPTH, np.float32), stored(dtype, 40, DEPTH), 1e-5, 30.0))
+    head = ops.lm_head(LMHeadWeights(np.ones(DEPTH, np.float32), stored(dtype, 40, DEPTH), 1e-5, 30.0))
     x = rows_of(75)
     inner = np.ascontiguousarray(x[:, :256])
     whole = linear(x), _in_place(feed_forward, inner), *head(x)

@@ -7,7 +7,7 @@ from gguf import quants
 from numpy.typing import NDArray
 
 from ratoon.checkpoint.tensor import RawTensor
-from ratoon.device.ops.protocol import FeedForwardWeights, HeadWeights
+from ratoon.device.ops.protocol import FeedForwardWeights, LMHeadWeights
 from ratoon.device.ops.reference import ReferenceOps
 
 RNG = np.random.default_rng(17)
@@ -69,6 +69,6 @@ def test_a_head_norms_projects_and_caps(softcap: float) -> None:
     norm, out, x = _random(24), _random(50, 24), _random(3, 24)
     exact = _norm(x, norm) @ out.T
     expected = softcap * np.tanh(exact / softcap) if softcap else exact
-    found, best = OPS.head(HeadWeights(norm, _raw(out), 0.0, softcap))(x)
+    found, best = OPS.lm_head(LMHeadWeights(norm, _raw(out), 0.0, softcap))(x)
     np.testing.assert_allclose(found, expected, atol=1e-4)
     assert best.tolist() == found.argmax(axis=1).tolist()

@@ -19,10 +19,10 @@ def test_chunks_are_laid_end_to_end() -> None:
     assert token_ids.tolist() == [9, 8, 7, 4]
     assert inputs.positions.tolist() == [3, 4, 5, 0]
     assert inputs.cu_seqlens.tolist() == [0, 3, 4]
-    assert inputs.write_slots[0].tolist() == [5 * 4 + 3, 6 * 4, 6 * 4 + 1, 2 * 4]
+    assert inputs.slot_mapping[0].tolist() == [5 * 4 + 3, 6 * 4, 6 * 4 + 1, 2 * 4]
     assert inputs.block_tables[0][:, :2].tolist() == [[5, 6], [2, 0]]
     assert token_ids.dtype == inputs.positions.dtype == inputs.cu_seqlens.dtype == np.int32
-    assert inputs.write_slots[0].dtype == np.int64
+    assert inputs.slot_mapping[0].dtype == np.int64
 
 
 def test_positions_below_write_from_write_nothing() -> None:
@@ -30,13 +30,13 @@ def test_positions_below_write_from_write_nothing() -> None:
         1, (_chunk((1, 2, 3), 6, ((3, 5, 4),), write_from=8), _chunk((1,), 3, ((7,),), write_from=4))
     )
     _, inputs = BatchBuilder(num_groups=1, block_size=4).build(plan)
-    assert inputs.write_slots[0].tolist() == [-1, -1, 4 * 4, -1]
+    assert inputs.slot_mapping[0].tolist() == [-1, -1, 4 * 4, -1]
 
 
 def test_each_group_has_its_own_tables_and_slots() -> None:
     plan = StepPlan(1, (_chunk((1, 2), 4, ((1, 2), (0, 9))),))
     _, inputs = BatchBuilder(num_groups=2, block_size=4).build(plan)
-    assert [slots.tolist() for slots in inputs.write_slots] == [[8, 9], [36, 37]]
+    assert [slots.tolist() for slots in inputs.slot_mapping] == [[8, 9], [36, 37]]
     assert inputs.block_tables[1][0, :2].tolist() == [0, 9]
 
 

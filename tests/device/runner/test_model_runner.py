@@ -199,7 +199,7 @@ class CountingDecoder(Decoder):
 
     def __init__(self, inner: Decoder) -> None:
         self.inner = inner
-        self.shared_reads = ()
+        self.shared_blocks = ()
         self.asked: list[int] = []
 
     def __call__(self, token_ids: Any, inputs: StepInputs, rows: Any, given: Any = ()) -> Floats:

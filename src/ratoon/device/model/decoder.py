@@ -1,6 +1,6 @@
-"""`Decoder`: the transformer, as a sequence of blocks.
+"""`Decoder`: the transformer, as a sequence of layers.
 
-All that differs between Llama, Mistral, Qwen and Gemma lies in the weights and switches the blocks were
+All that differs between Llama, Mistral, Qwen and Gemma lies in the weights and switches the modules were
 built with (`weights.py`), so nothing is left here but their order.
 """
 
@@ -15,27 +15,27 @@ from ratoon.device.ops.protocol import (
     AdapterSpan,
     Embedding,
     Floats,
-    Head,
     Ints,
     Layer,
+    LMHead,
     Ops,
-    SharedReads,
+    SharedBlocks,
     StepInputs,
 )
 
 
 class Decoder:
-    """Computes steps over the KV pages its attention blocks were built on, and writes to nothing else.
+    """Computes steps over the KV pages its attention modules were built on, and writes to nothing else.
 
-    `shared_reads` tells which sequences of the last step read blocks together.
+    `shared_blocks` tells which sequences of the last step read blocks together.
     """
 
-    def __init__(self, ops: Ops, embedding: Embedding, layers: Sequence[Layer], head: Head) -> None:
+    def __init__(self, ops: Ops, embedding: Embedding, layers: Sequence[Layer], head: LMHead) -> None:
         self._ops = ops
         self._embedding = embedding
         self._layers = ops.layers(layers)
         self._head = head
-        self.shared_reads: Sequence[SharedReads] = ()
+        self.shared_blocks: Sequence[SharedBlocks] = ()
 
     def __call__(
         self,
@@ -54,7 +54,7 @@ class Decoder:
         for place, values in given:
             x[place : place + len(values)] = values
         hidden = self._layers(x, step, rows, adapters)
-        self.shared_reads = self._ops.shared_reads(step)
+        self.shared_blocks = self._ops.shared_blocks(step)
         return hidden
 
     def logits(self, hidden: Floats) -> tuple[Floats, Ints]:

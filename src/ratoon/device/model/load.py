@@ -43,6 +43,6 @@ def load_decoder(
     for done, (attention, feed_forward) in enumerate(described):
         progress("Loading weights", done, spec.num_layers)
         layers.append(Layer(ops.attention(attention, pages), ops.feed_forward(feed_forward)))
-    decoder = Decoder(ops, ops.embedding(table, spec.embedding_scale), layers, ops.head(head))
+    decoder = Decoder(ops, ops.embedding(table, spec.embedding_scale), layers, ops.lm_head(head))
     progress("Loading weights", spec.num_layers, spec.num_layers)
     return decoder

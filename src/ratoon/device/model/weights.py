@@ -1,4 +1,4 @@
-"""`WeightReader`: finds a model's tensors, checks them, and describes the blocks that are built from them.
+"""`WeightReader`: finds a model's tensors, checks them, and describes the modules that are built from them.
 
 Matrices stay views of the file in their own storage; the small vectors (norms, biases) become float32
 arrays. Every shape is checked against the `ModelSpec` here, so kernels may trust them.
@@ -11,7 +11,7 @@ from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.model.families import tensor_names
 from ratoon.device.model.rope_tables import rope_tables
 from ratoon.device.ops.dequantize import FORMATS, tensor_values
-from ratoon.device.ops.protocol import AttentionWeights, FeedForwardWeights, Floats, HeadWeights, Ops, Rope
+from ratoon.device.ops.protocol import AttentionWeights, FeedForwardWeights, Floats, LMHeadWeights, Ops, Rope
 from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
 from ratoon.spec.model_spec import ModelSpec, RopeSpec
 
@@ -35,11 +35,11 @@ class WeightReader:
         """Return the token table."""
         return self._matrix(self._names.embedding, self._spec.vocab_size, self._spec.hidden_size)
 
-    def head(self) -> HeadWeights:
+    def head(self) -> LMHeadWeights:
         """Describe the final norm and the output projection, which may be the token table again."""
         spec, names = self._spec, self._names
         out = names.embedding if spec.tied_embeddings else names.head
-        return HeadWeights(
+        return LMHeadWeights(
             norm=self._norm(names.final_norm, spec.hidden_size),
             out=self._matrix(out, spec.vocab_size, spec.hidden_size),
             eps=spec.norm_eps,
@@ -47,7 +47,7 @@ class WeightReader:
         )
 
     def attention(self, layer: int, *, group: int, slot: int) -> AttentionWeights:
-        """Describe a layer's attention block, whose KV lies in `slot` of the pages of a cache group."""
+        """Describe a layer's attention module, whose KV lies in `slot` of the pages of a cache group."""
         spec, names, layer_spec = self._spec, self._names, self._spec.layers[layer]
         prefix = names.layer.format(layer)
         widths = [heads * spec.head_dim for heads in (spec.num_heads, spec.num_kv_heads, spec.num_kv_heads)]
@@ -75,7 +75,7 @@ class WeightReader:
         )
 
     def feed_forward(self, layer: int) -> FeedForwardWeights:
-        """Describe a layer's feed-forward block."""
+        """Describe a layer's feed-forward module."""
         spec, names = self._spec, self._names
         prefix = names.layer.format(layer)
         return FeedForwardWeights(

@@ -20,12 +20,13 @@ from ratoon.device.ops.protocol import (
     AttentionWeights,
     FeedForwardWeights,
     Floats,
-    HeadWeights,
     Ints,
     KVLayout,
     KVPages,
     Layer,
+    LMHeadWeights,
     Rope,
+    SharedBlocks,
     Step,
     StepInputs,
 )
@@ -59,24 +60,24 @@ class NativePages:
 class NativeAttention:
     """One layer's attention."""
 
-    def __init__(self, block: _native.Attention) -> None:
-        self.block = block
+    def __init__(self, module: _native.Attention) -> None:
+        self.module = module
 
     def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
-        """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
+        """Add the module's output to `x` [n, hidden] in place, writing K and V first."""
         assert isinstance(step, _native.Step), "a step of another implementation"
-        self.block.run(x, step, packed_rows(adapters))
+        self.module.run(x, step, packed_rows(adapters))
 
 
 class NativeFeedForward:
     """One layer's feed-forward network."""
 
-    def __init__(self, block: _native.FeedForward) -> None:
-        self.block = block
+    def __init__(self, module: _native.FeedForward) -> None:
+        self.module = module
 
     def __call__(self, x: Floats, adapters: AdapterRows | None = None) -> None:
-        """Add the block's output to `x` [n, hidden] in place."""
-        self.block.run(x, packed_rows(adapters))
+        """Add the module's output to `x` [n, hidden] in place."""
+        self.module.run(x, packed_rows(adapters))
 
 
 class NativeLayers:
@@ -85,59 +86,59 @@ class NativeLayers:
     def __init__(self, layers: Sequence[Layer]) -> None:
         attention, feed_forward = [], []
         for layer in layers:
-            assert isinstance(layer.attention, NativeAttention), "a block of another implementation"
-            assert isinstance(layer.feed_forward, NativeFeedForward), "a block of another implementation"
-            attention.append(layer.attention.block)
-            feed_forward.append(layer.feed_forward.block)
+            assert isinstance(layer.attention, NativeAttention), "a module of another implementation"
+            assert isinstance(layer.feed_forward, NativeFeedForward), "a module of another implementation"
+            attention.append(layer.attention.module)
+            feed_forward.append(layer.feed_forward.module)
         self._layers = _native.Layers(attention, feed_forward)
 
     def __call__(
         self, x: Floats, step: Step, rows: NDArray[np.intp], adapters: AdapterRows | None = None
     ) -> Floats:
-        """Take `x` [n, hidden] through all blocks; return the last output [m, hidden] of `rows`."""
+        """Take `x` [n, hidden] through all layers; return the last output [m, hidden] of `rows`."""
         assert isinstance(step, _native.Step), "a step of another implementation"
         out = np.empty((len(rows), x.shape[1]), np.float32)
         self._layers.run(x, step, rows, out, packed_rows(adapters))
         return out
 
 
-class NativeHead:
+class NativeLMHead:
     """Final norm and output projection."""
 
-    def __init__(self, block: _native.Head) -> None:
-        self._block = block
+    def __init__(self, module: _native.LMHead) -> None:
+        self._module = module
 
     def __call__(self, x: Floats) -> tuple[Floats, Ints]:
         """Return logits [m, vocab] of the rows `x` [m, hidden], and where each row's highest stands."""
-        logits, best = np.empty((len(x), self._block.columns), np.float32), np.empty(len(x), np.int32)
-        self._block.run(x, logits, best)
+        logits, best = np.empty((len(x), self._module.columns), np.float32), np.empty(len(x), np.int32)
+        self._module.run(x, logits, best)
         return logits, best
 
 
 class NativeLinear:
     """A bare matrix product."""
 
-    def __init__(self, block: _native.Linear) -> None:
-        self._block = block
+    def __init__(self, module: _native.Linear) -> None:
+        self._module = module
 
     def __call__(self, x: Floats) -> Floats:
         """Return x [n, in] times the transposed weight: [n, out]."""
-        out = np.empty((len(x), self._block.columns), np.float32)
-        self._block.run(x, out)
+        out = np.empty((len(x), self._module.columns), np.float32)
+        self._module.run(x, out)
         return out
 
 
 class NativeEmbedding:
     """The token table, read from the mapped file."""
 
-    def __init__(self, block: _native.Embedding, num_columns: int) -> None:
-        self._block = block
+    def __init__(self, module: _native.Embedding, num_columns: int) -> None:
+        self._module = module
         self._num_columns = num_columns
 
     def __call__(self, token_ids: Ints) -> Floats:
         """Return new float32 [n, hidden] rows, scaled."""
         out = np.empty((len(token_ids), self._num_columns), np.float32)
-        self._block.run(token_ids, out)
+        self._module.run(token_ids, out)
         return out
 
 
@@ -182,13 +183,13 @@ class NativeOps:
         """Make a token table."""
         rows, columns = self._check(tensor)
         data = np.frombuffer(tensor.data, np.uint8)
-        block = _native.Embedding(self._engine, data, tensor.dtype, rows, columns, scale)
-        return NativeEmbedding(block, columns)
+        module = _native.Embedding(self._engine, data, tensor.dtype, rows, columns, scale)
+        return NativeEmbedding(module, columns)
 
     def attention(self, weights: AttentionWeights, pages: KVPages) -> NativeAttention:
-        """Build one attention block over a pool."""
+        """Build one attention module over a pool."""
         w, layout = weights, pages.layout
-        block = _native.Attention(
+        module = _native.Attention(
             engine=self._engine,
             norm=w.norm,
             qkv=[self._pack(tensor, unit=w.head_dim) for tensor in w.qkv],
@@ -213,11 +214,11 @@ class NativeOps:
             num_slots=layout.num_slots,
             integers=layout.dtype == "int16",
         )
-        return NativeAttention(block)
+        return NativeAttention(module)
 
     def feed_forward(self, weights: FeedForwardWeights) -> NativeFeedForward:
-        """Build one feed-forward block."""
-        block = _native.FeedForward(
+        """Build one feed-forward module."""
+        module = _native.FeedForward(
             engine=self._engine,
             norm=weights.norm,
             gate=self._pack(weights.gate),
@@ -228,22 +229,22 @@ class NativeOps:
             activation=weights.activation,
             layer=weights.layer,
         )
-        return NativeFeedForward(block)
+        return NativeFeedForward(module)
 
     def layers(self, layers: Sequence[Layer]) -> NativeLayers:
         """Join layers."""
         return NativeLayers(layers)
 
-    def head(self, weights: HeadWeights) -> NativeHead:
+    def lm_head(self, weights: LMHeadWeights) -> NativeLMHead:
         """Build the output projection."""
-        block = _native.Head(
+        module = _native.LMHead(
             engine=self._engine,
             norm=weights.norm,
             out=self._pack(weights.out),
             eps=weights.eps,
             softcap=weights.softcap,
         )
-        return NativeHead(block)
+        return NativeLMHead(module)
 
     def adapter_bytes(self, weights: AdapterWeights) -> int:
         """Return how much memory the adapter will take."""
@@ -264,13 +265,13 @@ class NativeOps:
     def begin(self, inputs: StepInputs) -> _native.Step:
         """Take a step's inputs, once for all layers."""
         return _native.Step(
-            inputs.positions, inputs.cu_seqlens, list(inputs.block_tables), list(inputs.write_slots)
+            inputs.positions, inputs.cu_seqlens, list(inputs.block_tables), list(inputs.slot_mapping)
         )
 
-    def shared_reads(self, step: Step) -> list[_native.SharedReads]:
+    def shared_blocks(self, step: Step) -> list[SharedBlocks]:
         """Return which sequences read blocks together, once every layer has run."""
         assert isinstance(step, _native.Step), "a step of another implementation"
-        return step.shared_reads()
+        return [SharedBlocks(*shared) for shared in step.shared_blocks()]
 
     def _check(self, tensor: RawTensor) -> tuple[int, int]:
         if not self.supports(tensor.dtype):

@@ -42,7 +42,7 @@ class NativeAdapterRows:
 
 
 def packed_rows(adapters: AdapterRows | None) -> _native.AdapterRows | None:
-    """Return what the blocks take."""
+    """Return what the modules take."""
     if adapters is None:
         return None
     assert isinstance(adapters, NativeAdapterRows), "adapters of another implementation"

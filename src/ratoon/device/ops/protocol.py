@@ -1,17 +1,17 @@
 """`Ops`: the arithmetic that the decoder is written in; `reference` (NumPy) and `native` (C++) implement it.
 
-The seam lies at whole blocks (attention, feed-forward), so that an implementation may fuse what happens
-inside, and at layers, so that a step costs a few calls. Weights are handed over once,
-when a block is built; a step's tables once, by `begin`. Row rule: a row of every result depends on that row's
-own inputs alone, through a fixed order of operations; not on the other rows, their number, the number of
-threads, nor where a chunk was cut.
+The seam lies at whole modules (attention, feed-forward), so that an implementation may fuse what happens
+inside, and at layers, so that a step costs a few calls. Weights are handed over once, when a module is built;
+a step's tables once, by `begin`. Row rule: a row of every result depends on that row's own inputs alone,
+through a fixed order of operations; not on the other rows, their number, the number of threads, nor where a
+chunk was cut.
 
 One thread at a time may call an `Ops` object.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class StepInputs:
     `positions` int32 [n]. Sequence i has rows `cu_seqlens[i]:cu_seqlens[i + 1]` (int32 [s + 1]), at
     consecutive positions.
     `block_tables[group]` int32 [s, width]: block ids in logical order, padded with 0; entries behind a
-    window may be 0. `write_slots[group]` int64 [n]: block id * block size + offset where the row's K and V
+    window may be 0. `slot_mapping[group]` int64 [n]: block id * block size + offset where the row's K and V
     go; -1 writes nothing.
     `adapters` has each sequence's adapter, or None; it may be empty where none has one.
     """
@@ -78,7 +78,7 @@ class StepInputs:
     positions: Ints
     cu_seqlens: Ints
     block_tables: tuple[Ints, ...]
-    write_slots: tuple[NDArray[np.int64], ...]
+    slot_mapping: tuple[NDArray[np.int64], ...]
     adapters: tuple[Adapter | None, ...] = ()
 
 
@@ -122,23 +122,15 @@ class Step(Protocol):
     """A step's inputs as the implementation keeps them."""
 
 
-class SharedReads(Protocol):
-    """Sequences of a step, by number, that read so many blocks of a cache group once for all of them."""
+class SharedBlocks(NamedTuple):
+    """`num_blocks` blocks of a cache group that two or more `sequences` of a step read once for all.
 
-    @property
-    def group(self) -> int:
-        """The cache group."""
-        ...
+    Sequences are numbered in the step's order.
+    """
 
-    @property
-    def sequences(self) -> Sequence[int]:
-        """Two or more."""
-        ...
-
-    @property
-    def num_blocks(self) -> int:
-        """How many blocks."""
-        ...
+    group: int
+    sequences: Sequence[int]
+    num_blocks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +144,7 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class AttentionWeights:
-    """Everything of one attention block. The rows of `qkv` are q heads, then k heads, then v heads."""
+    """Everything of one attention module. The rows of `qkv` are q heads, then k heads, then v heads."""
 
     norm: Floats
     qkv: tuple[RawTensor, ...]
@@ -176,7 +168,7 @@ class AttentionWeights:
 
 @dataclass(frozen=True, slots=True)
 class FeedForwardWeights:
-    """Everything of one feed-forward block: x += [post_norm] down(act(gate(h)) * up(h)), h = norm(x)."""
+    """Everything of one feed-forward module: x += [post_norm] down(act(gate(h)) * up(h)), h = norm(x)."""
 
     norm: Floats
     gate: RawTensor
@@ -189,7 +181,7 @@ class FeedForwardWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class HeadWeights:
+class LMHeadWeights:
     """Final norm and output projection, with an optional soft cap (0 is off)."""
 
     norm: Floats
@@ -198,28 +190,28 @@ class HeadWeights:
     softcap: float
 
 
-class AttentionBlock(Protocol):
+class AttentionModule(Protocol):
     """One layer's attention."""
 
     def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
-        """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
+        """Add the module's output to `x` [n, hidden] in place, writing K and V first."""
         ...
 
 
-class FeedForwardBlock(Protocol):
+class FeedForwardModule(Protocol):
     """One layer's feed-forward network."""
 
     def __call__(self, x: Floats, adapters: AdapterRows | None = None) -> None:
-        """Add the block's output to `x` [n, hidden] in place."""
+        """Add the module's output to `x` [n, hidden] in place."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The two blocks of one layer."""
+    """The two modules of one layer."""
 
-    attention: AttentionBlock
-    feed_forward: FeedForwardBlock
+    attention: AttentionModule
+    feed_forward: FeedForwardModule
 
 
 class Layers(Protocol):
@@ -228,16 +220,16 @@ class Layers(Protocol):
     def __call__(
         self, x: Floats, step: Step, rows: NDArray[np.intp], adapters: AdapterRows | None = None
     ) -> Floats:
-        """Take `x` [n, hidden] through all blocks in order; return the last output [m, hidden] of `rows`.
+        """Take `x` [n, hidden] through all layers in order; return the last output [m, hidden] of `rows`.
 
-        K and V of all rows are written. Whether the last layer computes anything else for the others is the
-        implementation's affair, and so is what becomes of `x`.
+        K and V of all rows are written. Whether the last layer computes anything else for the others is up to
+        the implementation, and so is what becomes of `x`.
         """
         ...
 
 
-class Head(Protocol):
-    """The output projection."""
+class LMHead(Protocol):
+    """The output projection (LM head)."""
 
     def __call__(self, x: Floats) -> tuple[Floats, Ints]:
         """Return logits [m, vocab] of the rows `x` [m, hidden], and where each row's highest stands.
@@ -256,7 +248,7 @@ class Embedding(Protocol):
 
 
 class Linear(Protocol):
-    """A bare matrix product, for tests and for projections outside the blocks."""
+    """A bare matrix product, for tests and for projections outside the modules."""
 
     def __call__(self, x: Floats) -> Floats:
         """Return x [n, in] times the transposed weight: [n, out]."""
@@ -288,19 +280,19 @@ class Ops(Protocol):
         """Make a token table; rows are expanded as they are looked up."""
         ...
 
-    def attention(self, weights: AttentionWeights, pages: KVPages) -> AttentionBlock:
-        """Build one attention block over a pool."""
+    def attention(self, weights: AttentionWeights, pages: KVPages) -> AttentionModule:
+        """Build one attention module over a pool."""
         ...
 
-    def feed_forward(self, weights: FeedForwardWeights) -> FeedForwardBlock:
-        """Build one feed-forward block."""
+    def feed_forward(self, weights: FeedForwardWeights) -> FeedForwardModule:
+        """Build one feed-forward module."""
         ...
 
     def layers(self, layers: Sequence[Layer]) -> Layers:
         """Join a model's layers, built by these ops: a step passes through all of them in one call."""
         ...
 
-    def head(self, weights: HeadWeights) -> Head:
+    def lm_head(self, weights: LMHeadWeights) -> LMHead:
         """Build the output projection."""
         ...
 
@@ -309,7 +301,7 @@ class Ops(Protocol):
         ...
 
     def adapter(self, weights: AdapterWeights) -> Adapter:
-        """Pack an adapter for blocks of these ops; may be called from any thread, even during a step."""
+        """Pack an adapter for modules of these ops; may be called from any thread, even during a step."""
         ...
 
     def adapter_rows(self, num_rows: int, spans: Sequence[AdapterSpan]) -> AdapterRows:
@@ -324,6 +316,6 @@ class Ops(Protocol):
         """Take a step's inputs, once for all layers."""
         ...
 
-    def shared_reads(self, step: Step) -> Sequence[SharedReads]:
+    def shared_blocks(self, step: Step) -> Sequence[SharedBlocks]:
         """Return which sequences read blocks together, once every layer has run."""
         ...

@@ -1,7 +1,7 @@
 """`ReferenceOps`: every operation in NumPy float32, slow and obvious.
 
 It is the oracle that other kernels are compared with, and what runs where there is no compiler. Weights are
-expanded to float32 once, when a block is built; the token table is expanded row by row as it is read.
+expanded to float32 once, when a module is built; the token table is expanded row by row as it is read.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from ratoon.device.ops.protocol import (
     AttentionWeights,
     FeedForwardWeights,
     Floats,
-    HeadWeights,
     Ints,
     KVLayout,
     KVPages,
     Layer,
     Layers,
-    SharedReads,
+    LMHeadWeights,
+    SharedBlocks,
     Step,
     StepInputs,
 )
@@ -45,7 +45,7 @@ class ReferenceFeedForward:
         self._down = Product(tensor_values(weights.down))
 
     def __call__(self, x: Floats, adapters: AdapterRows | None = None) -> None:
-        """Add the block's output to `x` [n, hidden] in place."""
+        """Add the module's output to `x` [n, hidden] in place."""
         w, rows = self._w, reference_rows(adapters)
         h = rms_norm(x, w.norm, w.eps)
         gate, up = self._gate(h), self._up(h)
@@ -57,10 +57,10 @@ class ReferenceFeedForward:
         x += out if w.post_norm is None else rms_norm(out, w.post_norm, w.eps)
 
 
-class ReferenceHead:
+class ReferenceLMHead:
     """Final norm and output projection."""
 
-    def __init__(self, weights: HeadWeights) -> None:
+    def __init__(self, weights: LMHeadWeights) -> None:
         self._w = weights
         self._out = Product(tensor_values(weights.out))
 
@@ -102,11 +102,11 @@ class ReferenceOps:
         return ReferenceEmbedding(tensor, scale)
 
     def attention(self, weights: AttentionWeights, pages: KVPages) -> ReferenceAttention:
-        """Build one attention block over a pool."""
+        """Build one attention module over a pool."""
         return ReferenceAttention(weights, pages)
 
     def feed_forward(self, weights: FeedForwardWeights) -> ReferenceFeedForward:
-        """Build one feed-forward block."""
+        """Build one feed-forward module."""
         return ReferenceFeedForward(weights)
 
     def layers(self, layers: Sequence[Layer]) -> Layers:
@@ -120,9 +120,9 @@ class ReferenceOps:
 
         return run
 
-    def head(self, weights: HeadWeights) -> ReferenceHead:
+    def lm_head(self, weights: LMHeadWeights) -> ReferenceLMHead:
         """Build the output projection."""
-        return ReferenceHead(weights)
+        return ReferenceLMHead(weights)
 
     def adapter_bytes(self, weights: AdapterWeights) -> int:
         """Return how much memory the adapter will take: four bytes a number."""
@@ -149,6 +149,6 @@ class ReferenceOps:
         """Take a step's inputs, once for all layers."""
         return inputs
 
-    def shared_reads(self, step: Step) -> Sequence[SharedReads]:
+    def shared_blocks(self, step: Step) -> Sequence[SharedBlocks]:
         """Return nothing: every sequence reads for itself."""
         return ()

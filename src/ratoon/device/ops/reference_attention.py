@@ -1,6 +1,6 @@
 """Paged attention in NumPy float32.
 
-A block writes the K and V of all its rows first, then attends each sequence by itself. The context is
+A module writes the K and V of all its rows first, then attends each sequence by itself. The context is
 walked in spans of `SPAN` positions counted from 0, merged in order, so that a query's result depends on its
 own position alone. K and V always come back from the pages, so that what was just computed and what was
 cached read the same.
@@ -41,7 +41,7 @@ Places = tuple[NDArray[np.int64], ...]
 def store_vectors(vectors: Floats, sizes: Floats, stored: NDArray[Any], at: Places) -> None:
     """Store `vectors` [..., dim]; where as integers, such that `sizes` [...] become `LARGEST`.
 
-    What is not finite becomes a vector that is no number, so that nobody who sees it gets an answer.
+    What is not finite becomes a vector of NaN, and so does every row that reads it.
     """
     if stored.dtype.names == ("elements",):
         stored["elements"][at] = vectors
@@ -103,7 +103,7 @@ class ReferenceAttention:
         self._tile = min(tile_width(span), tile_width(span.T))
 
     def __call__(self, x: Floats, step: Step, adapters: AdapterRows | None = None) -> None:
-        """Add the block's output to `x` [n, hidden] in place, writing K and V first."""
+        """Add the module's output to `x` [n, hidden] in place, writing K and V first."""
         assert isinstance(step, StepInputs)
         w, rows = self._w, reference_rows(adapters)
         context = self._attend(self._store(x, step, rows), step)
@@ -127,7 +127,7 @@ class ReferenceAttention:
             q = rms_norm(q, w.q_norm, w.eps)
         if w.k_norm is not None:
             k = rms_norm(k, w.k_norm, w.eps)
-        self._write(rotate(k, step.positions, w.rope), v, step.write_slots[w.group])
+        self._write(rotate(k, step.positions, w.rope), v, step.slot_mapping[w.group])
         return rotate(q, step.positions, w.rope)
 
     def _write(self, k: Floats, v: Floats, slots: NDArray[np.int64]) -> None:

@@ -1,4 +1,4 @@
-"""The functions of rows that the reference blocks are made of, in NumPy float32.
+"""The functions of rows that the reference modules are made of, in NumPy float32.
 
 Each obeys the row rule. For matrix products that needs care: a BLAS library may round a row differently
 according to where in the matrix it stands. Rows are therefore multiplied as columns, `TILE` at a time, so

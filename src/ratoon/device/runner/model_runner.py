@@ -54,9 +54,9 @@ class ModelRunner:
         hidden = self._decoder(token_ids, inputs, np.array(rows, np.intp), given_rows(plan, starts))
         shared_reads = tuple(
             SharedReads(
-                reads.group, tuple(plan.chunks[i].request_id for i in reads.sequences), reads.num_blocks
+                shared.group, tuple(plan.chunks[i].request_id for i in shared.sequences), shared.num_blocks
             )
-            for reads in self._decoder.shared_reads
+            for shared in self._decoder.shared_blocks
         )
         logits = self._logits(hidden)
         results = tuple(self._read(chunk, logits) for chunk in plan.chunks)

@@ -1,4 +1,4 @@
-// The attention block of a layer, over the pages of a pool.
+// The attention module of a layer, over the pages of the KV pool.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The blocks a model is made of, apart from attention (attention_block.hpp). Each call is one parallel
+// The modules a model is made of, apart from attention (attention_module.hpp). Each call is one parallel
 // region.
 #pragma once
 
@@ -68,11 +68,11 @@ private:
     FeedForwardSettings s_;
 };
 
-// Final norm, output projection, optional soft cap (0 is off); best[i] is the first column of row i's highest
+// Final norm, output projection (LM head), optional soft cap (0 is off); best[i] is the first column of row i's highest
 // number, or of its first NaN.
-class Head {
+class LMHead {
 public:
-    Head(std::shared_ptr<Engine> engine, Floats norm, Matrix out, float eps, float softcap);
+    LMHead(std::shared_ptr<Engine> engine, Floats norm, Matrix out, float eps, float softcap);
     std::int64_t hidden() const { return static_cast<std::int64_t>(norm_.size()); }
     std::int64_t columns() const { return out_->panels.columns; }
     void run(const float* x, std::int64_t num_rows, float* out, std::int32_t* best) const;

@@ -1,15 +1,15 @@
 // The pool of threads that all kernels of one process share.
 //
-// The calling thread leads: it runs a block of the model as one region and offers each loop of it to the
-// helpers. Whoever is there takes items; the leader goes on as soon as all are done. So a helper that the
-// operating system keeps from the processor costs its help and nothing else. Helpers wait awake for some tens
-// of microseconds, longer than Python needs to come with the next block, and then sleep. The leader is one of
-// the pool, so no more threads compute than were asked for.
+// The calling thread leads: it runs a module as one parallel region and offers each loop of it to the helper
+// threads. Every helper that is awake takes items; the leader goes on as soon as all are done. So a helper that
+// the operating system keeps from the processor costs its help and nothing else. Helpers spin for some tens of
+// microseconds, longer than Python needs to call the next module, and then sleep. The leader is one of the
+// pool, so no more threads compute than were asked for.
 //
 // A step has hundreds of loops of some microseconds, and a cache line takes up to a quarter of one from core
 // to core. So each line has one writer as long as all goes well: the leader writes the offer, each thread what
 // it has taken of its own range and what it has done. An item is taken with the number of its loop, which
-// nobody can do any more when the loop is over; so late helpers need not be waited for, nor words be reset.
+// fails once the loop is over; so late helpers need not be waited for, nor counters be reset.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace ratoon {
 
-class Pool;
+class ThreadPool;
 
 // body(i), or body(i, scratch) if it wants that.
 template <class Body>
@@ -33,31 +33,31 @@ void call(const Body& body, std::int64_t i, [[maybe_unused]] std::uint8_t* scrat
     else body(i, scratch);
 }
 
-// The leader's view of the pool, in a region.
-class Worker {
+// What the leader does in a region: loops that the pool's threads share.
+class ParallelRegion {
 public:
-    explicit Worker(Pool& pool) : pool_(pool) {}
+    explicit ParallelRegion(ThreadPool& pool) : pool_(pool) {}
 
     // Run body(i) for i in [0, count) and wait until all are done. A body that takes a second argument gets
     // scratch memory of the thread that runs it. Each thread begins with a range of its own, so that it reads
     // weights in the order in which they lie, and then helps the others with theirs.
     template <class Body>
-    void share(std::int64_t count, Body&& body);
+    void parallel_for(std::int64_t count, Body&& body);
 
     // The same for bodies so short that taking one at a time would take longer: rows.
     template <class Body>
-    void share_rows(std::int64_t count, const Body& body);
+    void parallel_for_rows(std::int64_t count, const Body& body);
 
 private:
-    Pool& pool_;
+    ThreadPool& pool_;
 };
 
-class Pool {
+class ThreadPool {
 public:
-    explicit Pool(int num_threads);
-    ~Pool();
-    Pool(const Pool&) = delete;
-    Pool& operator=(const Pool&) = delete;
+    explicit ThreadPool(int num_threads);
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
 
     int size() const { return static_cast<int>(threads_.size()); }
 
@@ -66,15 +66,15 @@ public:
         for (Thread& thread : threads_) thread.scratch.reserve(bytes);
     }
 
-    // Run region(worker) on the calling thread. Regions must not throw.
-    template <class Region>
-    void run(Region&& region) {
-        Worker worker(*this);
-        region(worker);
+    // Run body(region) on the calling thread. Regions must not throw.
+    template <class Body>
+    void run(Body&& body) {
+        ParallelRegion region(*this);
+        body(region);
     }
 
 private:
-    friend class Worker;
+    friend class ParallelRegion;
 
     // The number of a loop (it would take months to come again) and, in the lower bits, a count of items.
     using Ticket = std::uint64_t;
@@ -91,7 +91,7 @@ private:
 
     // The loop, with the number of its items; the function that lets thread `index` do items until none are
     // left; its body.
-    using Do = void (*)(Pool& pool, int index, Ticket loop, const void* body);
+    using Do = void (*)(ThreadPool& pool, int index, Ticket loop, const void* body);
     struct alignas(64) Offer {
         std::atomic<Ticket> loop{0};
         std::atomic<Do> run{nullptr};
@@ -99,7 +99,7 @@ private:
     };
 
     template <class Body>
-    static void run(Pool& pool, int index, Ticket loop, const void* body);
+    static void run(ThreadPool& pool, int index, Ticket loop, const void* body);
 
     Ticket open(Do run, const void* body, std::int64_t count);
     void wait_until_done(Ticket loop) const;
@@ -119,7 +119,7 @@ private:
 };
 
 template <class Body>
-void Pool::run(Pool& pool, int index, Ticket loop, const void* shared) {
+void ThreadPool::run(ThreadPool& pool, int index, Ticket loop, const void* shared) {
     const Body& body = *static_cast<const Body*>(shared);
     const auto count = static_cast<std::int64_t>(loop & kCount), threads = std::int64_t{pool.size()};
     Thread& self = pool.threads_[static_cast<std::size_t>(index)];
@@ -135,9 +135,9 @@ void Pool::run(Pool& pool, int index, Ticket loop, const void* shared) {
     }
 }
 
-// The number of an item that nobody has taken of the thread's range, or its size where there is none, or
+// The number of an item of the thread's range that is not taken yet, or the range's size where there is none, or
 // where the loop is long over.
-inline std::int64_t Pool::take(std::int64_t owner, Ticket loop, std::int64_t size) {
+inline std::int64_t ThreadPool::take(std::int64_t owner, Ticket loop, std::int64_t size) {
     std::atomic<Ticket>& word = threads_[static_cast<std::size_t>(owner)].taken;
     const Ticket none = loop & ~kCount;
     Ticket taken = word.load(std::memory_order_relaxed);
@@ -150,21 +150,21 @@ inline std::int64_t Pool::take(std::int64_t owner, Ticket loop, std::int64_t siz
 }
 
 template <class Body>
-void Worker::share(std::int64_t count, Body&& body) {
+void ParallelRegion::parallel_for(std::int64_t count, Body&& body) {
     if (count <= 1 || pool_.size() == 1) {
         for (std::int64_t i = 0; i < count; ++i) call(body, i, pool_.threads_.front().scratch.data());
         return;
     }
     using Plain = std::remove_reference_t<Body>;
-    const Pool::Ticket loop = pool_.open(&Pool::run<Plain>, &body, count);
-    Pool::run<Plain>(pool_, 0, loop, &body);
+    const ThreadPool::Ticket loop = pool_.open(&ThreadPool::run<Plain>, &body, count);
+    ThreadPool::run<Plain>(pool_, 0, loop, &body);
     pool_.wait_until_done(loop);
 }
 
 template <class Body>
-void Worker::share_rows(std::int64_t count, const Body& body) {
+void ParallelRegion::parallel_for_rows(std::int64_t count, const Body& body) {
     const std::int64_t run = std::clamp<std::int64_t>(count / (8 * pool_.size()), 1, 8);
-    share((count + run - 1) / run, [&](std::int64_t item, std::uint8_t* scratch) {
+    parallel_for((count + run - 1) / run, [&](std::int64_t item, std::uint8_t* scratch) {
         for (std::int64_t i = item * run; i < std::min(count, (item + 1) * run); ++i) call(body, i, scratch);
     });
 }

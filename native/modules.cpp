@@ -1,4 +1,4 @@
-#include "blocks.hpp"
+#include "modules.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace ratoon {
 namespace {
 
-// Logits that the head computes at once: few enough for the highest to be found while they are in the cache.
+// Logits that the LM head computes at once: few enough for the highest to be found while they are in the cache.
 constexpr std::int64_t kCached = 1 << 14;
 
 // A NaN is higher than any number.
@@ -29,12 +29,12 @@ Linear::Linear(std::shared_ptr<Engine> engine, std::vector<Matrix> matrices)
 void Linear::run(const float* x, std::int64_t num_rows, float* out) const {
     const Running running(*engine_);
     const Rows rows = input_rows(engine_->workspace.first, engine_->kernels, num_rows, matrices_);
-    engine_->pool.run([&](Worker& worker) {
-        worker.share_rows(num_rows,
+    engine_->threads.run([&](ParallelRegion& region) {
+        region.parallel_for_rows(num_rows,
                           [&](std::int64_t row) { put_row(engine_->kernels, x + row * rows.depth, row, rows); });
         std::int64_t column = 0;
         for (const Matrix& matrix : matrices_) {
-            multiply_rows(*engine_, worker, matrix->panels, rows, num_rows, out + column, columns_, false);
+            multiply_rows(*engine_, region, matrix->panels, rows, num_rows, out + column, columns_, false);
             column += matrix->panels.columns;
         }
     });
@@ -56,8 +56,8 @@ void Embedding::run(const std::int32_t* ids, std::int64_t count, float* out) con
             refuse("token id " + std::to_string(ids[i]) + " is not in the vocabulary");
     }
     const std::int64_t stride = row_bytes(format_, columns_);
-    engine_->pool.run([&](Worker& worker) {
-        worker.share_rows(count, [&](std::int64_t i) {
+    engine_->threads.run([&](ParallelRegion& region) {
+        region.parallel_for_rows(count, [&](std::int64_t i) {
             float* row = out + i * columns_;
             expand_row(format_, stored_ + ids[i] * stride, columns_, row);
             for (std::int64_t c = 0; c < columns_; ++c) row[c] *= scale_;
@@ -65,26 +65,26 @@ void Embedding::run(const std::int32_t* ids, std::int64_t count, float* out) con
     });
 }
 
-Head::Head(std::shared_ptr<Engine> engine, Floats norm, Matrix out, float eps, float softcap)
+LMHead::LMHead(std::shared_ptr<Engine> engine, Floats norm, Matrix out, float eps, float softcap)
     : engine_(std::move(engine)), norm_(std::move(norm)), out_(std::move(out)), eps_(eps), softcap_(softcap) {
-    require(out_->panels.depth == hidden(), "the head's weights have another shape");
+    require(out_->panels.depth == hidden(), "the LM head's weights have another shape");
 }
 
-void Head::run(const float* x, std::int64_t num_rows, float* out, std::int32_t* best) const {
+void LMHead::run(const float* x, std::int64_t num_rows, float* out, std::int32_t* best) const {
     Engine& engine = *engine_;
     const Running running(engine);
-    engine.pool.reserve_scratch(static_cast<std::size_t>(hidden()) * 4);
+    engine.threads.reserve_scratch(static_cast<std::size_t>(hidden()) * 4);
     const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, {out_});
-    const std::int64_t blocks = divide_up(num_rows, kRowBlock), count = num_panels(out_->panels);
-    const std::int64_t cached = std::min(num_rows, kRowBlock) * columns() / kCached;
-    const std::int64_t pieces = std::min(count, std::max(cached, std::int64_t{4} * engine.pool.size()));
+    const std::int64_t slices = divide_up(num_rows, kRowSlice), count = num_panels(out_->panels);
+    const std::int64_t cached = std::min(num_rows, kRowSlice) * columns() / kCached;
+    const std::int64_t pieces = std::min(count, std::max(cached, std::int64_t{4} * engine.threads.size()));
     const auto first_panel = [&](std::int64_t piece) { return piece * count / pieces; };
     Floats highest(static_cast<std::size_t>(num_rows * pieces));  // of each piece of each row
-    engine.pool.run([&](Worker& worker) {
-        normalise_rows(engine, worker, x, num_rows, norm_, eps_, in);
-        worker.share(blocks * pieces, [&](std::int64_t item) {
-            const std::int64_t first_row = item / pieces * kRowBlock, piece = item % pieces;
-            const std::int64_t end_row = std::min(num_rows, first_row + kRowBlock);
+    engine.threads.run([&](ParallelRegion& region) {
+        normalise_rows(engine, region, x, num_rows, norm_, eps_, in);
+        region.parallel_for(slices * pieces, [&](std::int64_t item) {
+            const std::int64_t first_row = item / pieces * kRowSlice, piece = item % pieces;
+            const std::int64_t end_row = std::min(num_rows, first_row + kRowSlice);
             const std::int64_t first = first_panel(piece), end = first_panel(piece + 1);
             const std::int64_t width = std::min(columns(), end * kPanel) - first * kPanel;
             float* numbers = out + first_row * columns() + first * kPanel;

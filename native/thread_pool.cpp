@@ -1,4 +1,4 @@
-#include "threads.hpp"
+#include "thread_pool.hpp"
 
 #include "cores.hpp"
 
@@ -9,7 +9,7 @@
 namespace ratoon {
 namespace {
 
-// About 50 microseconds: longer than the gap between two blocks, too short to matter to anybody else.
+// About 50 microseconds: longer than the gap between two modules, too short to slow other processes.
 constexpr int kSpins = 2000;
 
 // Half a microsecond.
@@ -25,7 +25,7 @@ void pause() {
 
 }  // namespace
 
-Pool::Pool(int num_threads) : threads_(static_cast<std::size_t>(num_threads)) {
+ThreadPool::ThreadPool(int num_threads) : threads_(static_cast<std::size_t>(num_threads)) {
     try {
         for (int i = 1; i < num_threads; ++i) helpers_.emplace_back([this, i] { help(i); });
     } catch (...) {  // no more threads to be had
@@ -34,22 +34,22 @@ Pool::Pool(int num_threads) : threads_(static_cast<std::size_t>(num_threads)) {
     }
 }
 
-Pool::~Pool() { stop(); }
+ThreadPool::~ThreadPool() { stop(); }
 
-void Pool::stop() {
+void ThreadPool::stop() {
     stopping_.store(true);
     wakes_.fetch_add(1);
     wakes_.notify_all();
     for (std::thread& helper : helpers_) helper.join();
 }
 
-Pool::Ticket Pool::open(Do run, const void* body, std::int64_t count) {
+ThreadPool::Ticket ThreadPool::open(Do run, const void* body, std::int64_t count) {
     offer_.run.store(run, std::memory_order_relaxed);
     offer_.body.store(body, std::memory_order_relaxed);
     const Ticket last = offer_.loop.load(std::memory_order_relaxed),
                  loop = (last | kCount) + 1 + static_cast<Ticket>(count);
     offer_.loop.store(loop, std::memory_order_release);
-    // Whoever falls asleep at this very moment is woken by the next loop; the fence against that costs more.
+    // A helper that falls asleep at this very moment is woken by the next loop; the fence against that costs more.
     if (asleep_.load(std::memory_order_relaxed)) {
         asleep_.store(false);
         wakes_.fetch_add(1);
@@ -58,7 +58,7 @@ Pool::Ticket Pool::open(Do run, const void* body, std::int64_t count) {
     return loop;
 }
 
-bool Pool::is_done(Ticket loop) const {
+bool ThreadPool::is_done(Ticket loop) const {
     Ticket missing = loop & kCount;
     for (const Thread& thread : threads_) {
         const Ticket done = thread.done.load(std::memory_order_acquire);
@@ -67,7 +67,7 @@ bool Pool::is_done(Ticket loop) const {
     return missing == 0;
 }
 
-void Pool::wait_until_done(Ticket loop) const {
+void ThreadPool::wait_until_done(Ticket loop) const {
     for (int spins = 0; !is_done(loop); ++spins) {
         // A helper that takes so long has lost its processor. It may well be waiting for this one.
         if (spins < kSpins) pause();
@@ -77,7 +77,7 @@ void Pool::wait_until_done(Ticket loop) const {
 
 // A thread has come to the end of its own range. Looking at another's takes the line from it, so there is a
 // moment's patience before that: is all done, or, for a helper, is there another loop?
-bool Pool::ends_soon(int index, Ticket loop) const {
+bool ThreadPool::ends_soon(int index, Ticket loop) const {
     for (int i = 0; i < kPatience; ++i) {
         if (index == 0 ? is_done(loop) : offer_.loop.load(std::memory_order_relaxed) != loop) return true;
         pause();
@@ -85,7 +85,7 @@ bool Pool::ends_soon(int index, Ticket loop) const {
     return false;
 }
 
-void Pool::help(int index) {
+void ThreadPool::help(int index) {
     keep_to_core(index, size());
     for (Ticket loop = 0;;) {
         loop = wait_for_loop(loop);
@@ -98,7 +98,7 @@ void Pool::help(int index) {
 }
 
 // Wait for another loop than that: awake for a while, then asleep.
-Pool::Ticket Pool::wait_for_loop(Ticket seen) {
+ThreadPool::Ticket ThreadPool::wait_for_loop(Ticket seen) {
     for (;;) {
         for (int i = 0; i < kSpins; ++i) {
             const Ticket loop = offer_.loop.load(std::memory_order_acquire);

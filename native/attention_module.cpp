@@ -1,4 +1,4 @@
-#include "attention_block.hpp"
+#include "attention_module.hpp"
 
 #include <algorithm>
 
@@ -53,7 +53,7 @@ const AttentionPlan& Attention::plan_of(Step& step) const {
         .queries_per_unit = unit_rows(s_.head_dim, heads_per_kv_head) / heads_per_kv_head,
         .block_size = pool_.block_size,
         .num_blocks = pool_.num_blocks,
-        .num_threads = engine_->pool.size(),
+        .num_threads = engine_->threads.size(),
     });
 }
 
@@ -88,7 +88,7 @@ AttentionCall Attention::call_of(const Step& step, const AttentionPlan& plan, st
     };
 }
 
-// One head for a block of rows: product, bias, norm, rotation; a query is kept, a key or value goes to its
+// One head for a slice of rows: product, bias, norm, rotation; a query is kept, a key or value goes to its
 // page.
 void Attention::project_head(std::int64_t head, std::int64_t first_row, std::int64_t end_row, const Rows& in,
                              const Adaptation& adaptation, const Step& step, const AttentionCall& call,
@@ -96,14 +96,14 @@ void Attention::project_head(std::int64_t head, std::int64_t first_row, std::int
     const Kernels& kernels = engine_->kernels;
     const std::int64_t dim = s_.head_dim, key_head = head - s_.num_heads,
                        value_head = key_head - s_.num_kv_heads;
-    const auto& slots = step.group(s_.group).write_slots;
+    const auto& slots = step.group(s_.group).slot_mapping;
     const auto& [panels, first] = heads_[static_cast<std::size_t>(head)];
     const std::int64_t end = first + panels_per_unit(*panels);
     kernels.product(*panels, first, end, in, first_row, end_row, scratch, dim, false);
-    const int place = (key_head >= 0) + (value_head >= 0);
-    const std::int64_t own = place == 0 ? head : place == 1 ? key_head : value_head,
+    const int weight = (key_head >= 0) + (value_head >= 0);
+    const std::int64_t own = weight == 0 ? head : weight == 1 ? key_head : value_head,
                        per_head = panels_per_unit(*panels);
-    adaptation.add(place, first_row, end_row, own * per_head, (own + 1) * per_head, scratch, dim);
+    adaptation.add(weight, first_row, end_row, own * per_head, (own + 1) * per_head, scratch, dim);
 
     const Floats& norm = key_head < 0 ? s_.q_norm : s_.k_norm;
     // Scores come out as exponents of 2, or divided by the soft cap where there is one.
@@ -148,7 +148,7 @@ void Attention::pass(const float* x, float* to, std::int64_t num_rows, Step& ste
             "a position lies beyond the rotary embedding's tables");
     const auto all_heads = static_cast<std::int64_t>(heads_.size()), num_heads = std::int64_t{s_.num_heads};
     const auto kv_heads = std::int64_t{s_.num_kv_heads}, dim = std::int64_t{s_.head_dim};
-    const AttentionPlan& plan = plan_of(step);  // it also tells who shares blocks, whoever attends
+    const AttentionPlan& plan = plan_of(step);  // which also tells which sequences share blocks
     const AttentionCall call = call_of(step, plan, num_rows);
     const Rows in = input_rows(engine.workspace.first, engine.kernels, num_rows, s_.qkv, adapters);
     const Rows mixed = input_rows(engine.workspace.last, engine.kernels, num_rows, {s_.out});
@@ -160,29 +160,29 @@ void Attention::pass(const float* x, float* to, std::int64_t num_rows, Step& ste
     const Adaptation leaving(engine, engine.workspace.last.low, adapters, s_.layer, num_rows, mixed.depth,
                              {{Target::kOut, hidden(), hidden()}});
     const Residual residual(engine, s_.out->panels, s_.post_norm, s_.eps, num_rows);
-    const std::int64_t floats = std::max(hidden(), kRowBlock * s_.head_dim);
-    engine.pool.reserve_scratch(std::max(float_bytes(floats), engine.kernels.attend_scratch_bytes(call)));
+    const std::int64_t floats = std::max(hidden(), kRowSlice * s_.head_dim);
+    engine.threads.reserve_scratch(std::max(float_bytes(floats), engine.kernels.attend_scratch_bytes(call)));
 
-    engine.pool.run([&](Worker& worker) {
-        normalise_rows(engine, worker, x, num_rows, s_.norm, s_.eps, in);
-        entering.reduce(worker, in);
+    engine.threads.run([&](ParallelRegion& region) {
+        normalise_rows(engine, region, x, num_rows, s_.norm, s_.eps, in);
+        entering.reduce(region, in);
         const std::int64_t first_head = to ? 0 : num_heads, count = all_heads - first_head;
-        worker.share(divide_up(num_rows, kRowBlock) * count, [&](std::int64_t item, std::uint8_t* scratch) {
-            const std::int64_t row = item / count * kRowBlock;
-            project_head(first_head + item % count, row, std::min(num_rows, row + kRowBlock), in, entering, step,
+        region.parallel_for(divide_up(num_rows, kRowSlice) * count, [&](std::int64_t item, std::uint8_t* scratch) {
+            const std::int64_t row = item / count * kRowSlice;
+            project_head(first_head + item % count, row, std::min(num_rows, row + kRowSlice), in, entering, step,
                          call, reinterpret_cast<float*>(scratch));
         });
         if (!to) return;
-        worker.share(call.num_units, [&](std::int64_t item, std::uint8_t* scratch) {
+        region.parallel_for(call.num_units, [&](std::int64_t item, std::uint8_t* scratch) {
             engine.kernels.attend(call, item, scratch);
         });
-        worker.share_rows(num_rows, [&](std::int64_t index, std::uint8_t* scratch) {
+        region.parallel_for_rows(num_rows, [&](std::int64_t index, std::uint8_t* scratch) {
             const Query& query = plan.queries[static_cast<std::size_t>(index)];
             if (query.first_record >= 0) engine.kernels.merge(call, query, reinterpret_cast<float*>(scratch));
             put_row(engine.kernels, call.out + query.row * mixed.depth, query.row, mixed);
         });
-        leaving.reduce(worker, context);
-        residual.run(worker, mixed, leaving, to);
+        leaving.reduce(region, context);
+        residual.run(region, mixed, leaving, to);
     });
 }
 

@@ -9,8 +9,8 @@
 
 namespace ratoon::RATOON_ISA {
 
-constexpr float kWhole = 32767.0f;
-constexpr float kLeast = 1e-30f;  // sizes below it count as 0: their inverse would be none
+constexpr float kInt16Max = 32767.0f;
+constexpr float kSmallest = 1e-30f;  // sizes below it count as 0: their inverse would be infinite
 
 INLINE Vec part_of(const float* x, std::int64_t n, std::int64_t i) {
     return n - i < kLanes ? load_first(x + i, n - i) : load(x + i);
@@ -22,7 +22,7 @@ INLINE float length_of(const float* x, std::int64_t n) {
     return __builtin_sqrtf(sum(squares));
 }
 
-// Not a number if one of them is none: without signs, floats are ordered as integers are, and those come last.
+// NaN if one of them is NaN: without signs, floats are ordered as integers are, and NaNs come last.
 INLINE float largest_of(const float* x, std::int64_t n) {
     std::int32_t largest = 0;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -32,19 +32,19 @@ INLINE float largest_of(const float* x, std::int64_t n) {
     return __builtin_bit_cast(float, largest);
 }
 
-// put(i, words, count) for n numbers from i on, up to sixteen at a time, scaled such that `size` becomes 32767.
-// Returns what 1 stands for: not a number where the size is none or infinite, so that whoever sees the vector
-// gets no number.
+// put(i, integers, count) for n numbers from i on, up to sixteen at a time, scaled such that `size` becomes 32767.
+// Returns what 1 stands for: NaN where the size is NaN or infinite, so that every row that reads the vector
+// gets NaN.
 template <class Put>
-INLINE float round_words(const float* x, std::int64_t n, float size, Put put) {
-    const Vec inverse = set1(size >= kLeast ? kWhole / size : 0.0f);
+INLINE float round_to_int16(const float* x, std::int64_t n, float size, Put put) {
+    const Vec inverse = set1(size >= kSmallest ? kInt16Max / size : 0.0f);
     for (std::int64_t i = 0; i < n; i += kLanes) {
-        Word words[kLanes];
-        store_rounded(words, part_of(x, n, i) * inverse);
-        put(i, words, n - i < kLanes ? n - i : kLanes);
+        Int16 integers[kLanes];
+        store_rounded(integers, part_of(x, n, i) * inverse);
+        put(i, integers, n - i < kLanes ? n - i : kLanes);
     }
-    if (size < kLeast) return 0.0f;
-    return size < __builtin_inff() ? size / kWhole : __builtin_nanf("");
+    if (size < kSmallest) return 0.0f;
+    return size < __builtin_inff() ? size / kInt16Max : __builtin_nanf("");
 }
 
 }  // namespace ratoon::RATOON_ISA
