@@ -50,6 +50,7 @@ class DraftModel:
         self._max_model_len = max_model_len
         self._max_chunk = max_chunk
         self._shadows: dict[int, _Shadow] = {}
+        self._ended: list[int] = []  # shadows that were dropped since the last plan
         self._num_steps = 0
         self._clock = clock
         self._cost = StepCost()
@@ -109,19 +110,24 @@ class DraftModel:
         if match is not None:
             self.cache.stats.record_query(known, preempted=False)
             self.cache.stats.record_hit(first, preempted=False)
+        sample = None
+        if is_near:
+            sample = sample_spec(request, shadow.num_told)._replace(params=shadow.params)
+            shadow.num_told = known
         return ScheduledChunk(
             request_id=request.id,
             token_ids=tuple(chain.tokens[first:end]),
             first_position=first,
             write_from=write_from,
             block_tables=self.cache.block_tables(request.id),
-            sample=sample_spec(request)._replace(params=shadow.params) if is_near else None,
+            sample=sample,
         )
 
     def _run(self, chunks: Sequence[ScheduledChunk], drafts: dict[int, list[int]]) -> None:
         """Compute a step and add what it sampled to the drafts."""
         self._num_steps += 1
-        plan = StepPlan(self._num_steps, tuple(chunks))
+        plan = StepPlan(self._num_steps, tuple(chunks), tuple(self._ended))
+        self._ended.clear()
         begun = self._clock()
         result = self._runner.execute(plan)
         if plan.num_tokens <= 2 * len(
@@ -141,6 +147,7 @@ class DraftModel:
     def _forget_all_but(self, request_ids: set[int]) -> None:
         for request_id in self._shadows.keys() - request_ids:
             del self._shadows[request_id]
+            self._ended.append(request_id)
             if request_id in self.cache.requests:
                 self.cache.release(request_id)
 
@@ -150,13 +157,14 @@ class _Shadow:
     """A request as the draft model sees it.
 
     `num_computed` positions hold K and V of the chain's tokens. `drafts` were run after the chain's last
-    token, when all of it was computed.
+    token, when all of it was computed. The runner has been told the first `num_told` tokens for penalties.
     """
 
     chain: HashChain
     params: SamplingParams
     num_computed: int = 0
     drafts: tuple[int, ...] = ()
+    num_told: int = 0
 
     @classmethod
     def of(cls, request: Request, root: bytes) -> "_Shadow":

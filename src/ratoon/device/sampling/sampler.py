@@ -18,7 +18,7 @@ import numpy as np
 
 from ratoon.device.ops.protocol import Floats
 from ratoon.device.sampling.mask import Allowed, masked
-from ratoon.device.sampling.penalties import adjust
+from ratoon.device.sampling.penalties import TokenCounts, adjust
 from ratoon.device.sampling.randomness import bits_for, gumbel, token_bits
 from ratoon.device.sampling.soundness import check_sound
 from ratoon.request.sampling_params import SamplingParams
@@ -34,13 +34,15 @@ NEAR = -8.0
 """Tokens that are rarer than the best by more than exp(8) seldom matter to top-p, and seldom win a race."""
 
 
-def sample(logits: Floats, best: int, spec: SampleSpec, allowed: Allowed | None = None) -> int:
+def sample(
+    logits: Floats, best: int, spec: SampleSpec, counts: TokenCounts, allowed: Allowed | None = None
+) -> int:
     """Choose a token from float32 logits [vocab], whose argmax is `best` and which stay as they are.
 
-    With `allowed`, one of these; if all of them are banned, the ban does not hold. Raises as `check_sound`
-    does.
+    `counts` are of the request's tokens so far, drafts aside. With `allowed`, one of these tokens; if all of
+    them are banned, the ban does not hold. Raises as `check_sound` does.
     """
-    adjusted = adjust(logits, spec)
+    adjusted = adjust(logits, spec, counts)
     if adjusted is not logits:
         best = int(adjusted.argmax())
     check_sound(adjusted, best)
