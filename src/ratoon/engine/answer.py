@@ -49,7 +49,7 @@ class Answer:
         return self._stops.matched is not None
 
     def take(self, delta: RequestDelta) -> Piece:
-        """Take the next delta and return what it adds. Raises the delta's `EngineError` if it has one."""
+        """Take the next delta and return what it adds. Raises the delta's error if it has one."""
         if delta.error is not None:
             raise delta.error
         text, count = "", 0

@@ -67,6 +67,11 @@ class SamplingParams:
         """Whether choosing a token looks at the tokens so far."""
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
+    @property
+    def needs_history(self) -> bool:
+        """Whether choosing a token depends on the output tokens so far."""
+        return self.has_penalties or self.structured_outputs is not None
+
     def _set(self, name: str, value: object) -> None:
         """Write a normalised value; only while the object is being made."""
         object.__setattr__(self, name, value)

@@ -1,5 +1,6 @@
 """`choose`: the tokens of one answer that a step makes known, from the logits of its rows."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,10 +14,14 @@ from ratoon.step import Logprobs, SampleSpec
 
 
 class Chosen(NamedTuple):
-    """Tokens, their log-probabilities if asked for, and how many of them nothing else could have taken."""
+    """Tokens, their log-probabilities if asked for, and of how many drafts they were the right ones.
+
+    Nothing but the `num_forced` among the tokens could have stood in their places.
+    """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[Logprobs, ...]
+    num_accepted: int
     num_forced: int
 
 
@@ -65,4 +70,5 @@ def choose(
         if matcher is not None:
             matcher.accept((token,))
             take_forced()
-    return Chosen(tokens, tuple(logprobs), num_forced)
+    equal = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(tokens, drafts, strict=False))
+    return Chosen(tokens, tuple(logprobs), len(list(equal)), num_forced)
