@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_argument(parser)
     add_chat_template_option(parser)
     add_adapter_option(parser, "LoRA adapter that the answers go through")
-    add_sampling_options(parser, leave_out=("n", "logprobs", "prompt_logprobs"))
+    add_sampling_options(parser, leave_out=("n", "logprobs", "prompt_logprobs", "structured_outputs"))
     add_engine_options(parser)
 
 

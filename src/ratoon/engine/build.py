@@ -52,8 +52,8 @@ class LoadedModel:
 
     `config` has every None replaced by what it stands for. `root` is what every chain begins with.
     `adapters` may be used with any engine that is built on the model. `given_template` was named in the place
-    of the model's own. `grammars` compiles the forms that answers must have. `draft` is the smaller model that guesses for this one, if `config` names one. `cores`
-    are claimed for the threads of its ops.
+    of the model's own. `draft` is the smaller model that guesses for this one, if `config` names one. `cores`
+    are claimed for the threads of its ops. `grammars` compiles the forms that answers must have.
     """
 
     checkpoint: Checkpoint

@@ -3,8 +3,8 @@
 A step flattens the chunks, runs the decoder over all their tokens, computes logits for the rows that
 are read, and reads them in the plan's order: first the rows of prompt log-probabilities, then those
 that sample. It knows nothing of requests beyond the plan. Between steps it keeps the arrays made from
-unchanged block tables; until a plan says that a request ended, the token counts for its penalties, and how far
-its answer is in the grammar that it must keep to.
+unchanged block tables; until a plan says that a request ended, the token counts for its penalties, and how
+far its answer is in the grammar that it must keep to.
 """
 
 from collections.abc import Callable, Iterator, Sequence
