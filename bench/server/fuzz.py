@@ -16,10 +16,10 @@ from typing import Any
 from client import Client
 from process import ServerProcess, serving
 
-from ratoon.server.body import UNSUPPORTED
-from ratoon.server.chat_body import ChatBody
-from ratoon.server.completion_body import CompletionBody
-from ratoon.server.tokenize_body import DetokenizeBody, TokenizeBody
+from ratoon.server.openai.body import UNSUPPORTED
+from ratoon.server.openai.chat import ChatBody
+from ratoon.server.openai.completions import CompletionBody
+from ratoon.server.openai.routes import DetokenizeBody, TokenizeBody
 
 BODIES = {
     "/v1/completions": (CompletionBody, {"prompt": "Hello", "max_tokens": 2}),

@@ -27,6 +27,9 @@ def test_json_holds_everything(run: Run, model: str) -> None:
         "computed_tokens": 5,
         "completion_tokens": 10,
         "limited_by": "nothing: every full block was cached",
+        "committed_tokens": 0,
+        "draft_tokens": 0,
+        "accepted_draft_tokens": 0,
     }
     assert [len(answer["token_ids"]) for answer in found["outputs"]] == [5, 5]
     assert all(answer["logprobs"] for answer in found["outputs"])

@@ -190,3 +190,76 @@ def test_should_the_engine_break_nobody_is_left_waiting(
         with pytest.raises(EngineError):
             engine.submit_all([make_request()], print)
     assert "a bug of ours" in caplog.text
+
+
+def test_a_cancelled_call_is_passed_over_when_the_engine_breaks(
+    bench: Any, make_request: Callable[..., Request], caplog: pytest.LogCaptureFixture
+) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def broken_step() -> tuple[RequestDelta, ...]:
+        reached.set()
+        go_on.wait(PATIENCE_S)
+        raise AssertionError("a bug of ours")
+
+    bench.core.step = broken_step
+    with AsyncEngine(bench.core) as engine:
+        deltas: SimpleQueue[RequestDelta] = SimpleQueue()
+        engine.submit_all([make_request()], deltas.put)
+        reached.wait(PATIENCE_S)
+        cancelled = engine.call(lambda core: core.has_work)
+        waiting = engine.call(lambda core: core.has_work)
+        assert cancelled.cancel()
+        go_on.set()
+        assert deltas.get(timeout=PATIENCE_S).finish_reason is FinishReason.FAILED
+        with pytest.raises(EngineError):
+            waiting.result(PATIENCE_S)
+    assert "InvalidStateError" not in caplog.text
+
+
+def test_a_cancelled_call_is_passed_over_between_steps(engine: AsyncEngine, bench: Any) -> None:
+    go_on = threading.Event()
+    blocking = engine.call(lambda core: go_on.wait(PATIENCE_S))
+    cancelled = engine.call(lambda core: core.has_work)
+    assert cancelled.cancel()
+    go_on.set()
+    assert blocking.result(PATIENCE_S)
+    assert is_idle(engine)
+
+
+def test_a_request_that_cannot_be_queued_ends_with_an_error_and_the_others_run(
+    engine: AsyncEngine, bench: Any, make_request: Callable[..., Request]
+) -> None:
+    broken, fine = make_request(), make_request()
+    add = bench.core.add
+
+    def add_all_but_one(request: Request) -> None:
+        if request is broken:
+            raise ZeroDivisionError("a bug of ours")
+        add(request)
+
+    bench.core.add = add_all_but_one
+    deltas: SimpleQueue[RequestDelta] = SimpleQueue()
+    engine.submit_all([broken, fine], deltas.put)
+    first = deltas.get(timeout=PATIENCE_S)
+    assert (first.request_id, first.finish_reason) == (broken.id, FinishReason.FAILED)
+    assert isinstance(first.error, EngineError)
+    ended = None
+    while ended is None:
+        delta = deltas.get(timeout=PATIENCE_S)
+        assert delta.request_id == fine.id
+        ended = delta.finish_reason
+    assert ended is FinishReason.LENGTH
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_call_that_ends_the_thread_is_answered(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def leave(core: EngineCore) -> None:
+        raise SystemExit
+
+    engine = AsyncEngine(bench.core)
+    with pytest.raises(SystemExit):
+        engine.call(leave).result(PATIENCE_S)
+    engine.close()
+    with pytest.raises(EngineError):
+        engine.call(lambda core: core.has_work)

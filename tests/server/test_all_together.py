@@ -15,8 +15,8 @@ import pytest
 
 from ratoon.draft.speculation import Speculation
 from ratoon.engine.config import EngineConfig
-from ratoon.server.load import load_served_model
-from tests.server.tiny_model import HIDDEN_SIZE, write_tiny_adapter, write_tiny_model
+from ratoon.server.served_model import load_served_model
+from tests.support.tiny_model import HIDDEN_SIZE, write_tiny_adapter, write_tiny_model
 
 ROUNDS = 3
 LIST = [5, 9, 7, 11] * 6

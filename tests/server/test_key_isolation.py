@@ -7,7 +7,7 @@ variants has two roots, and so no hash in common: every hash is chained to its r
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.engine.config import EngineConfig
+from ratoon.engine.core import EngineCore
 from ratoon.engine.prompt_parts import Media, join_parts, read_part
 from ratoon.identity.fingerprint import ModelFingerprint
 from ratoon.request.finish import Usage
@@ -26,13 +27,11 @@ from ratoon.request.input_rows import InputRows, input_rows
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.sched.delta import RequestDelta
-from ratoon.server.limits import TenantLimits
-from ratoon.server.load import load_served_model
-from ratoon.server.salts import SaltDeriver, request_salt
-from ratoon.server.served_model import ServedModel
-from ratoon.server.tenants import KeyRing, read_key_file
+from ratoon.server.http.limits import TenantLimits
+from ratoon.server.served_model import ServedModel, load_served_model
+from ratoon.server.tenants import KeyRing, SaltDeriver, read_key_file, request_salt
 from ratoon.spec.cache_groups import cache_groups
-from tests.server.tiny_model import HIDDEN_SIZE, write_tiny_adapter, write_tiny_model
+from tests.support.tiny_model import HIDDEN_SIZE, write_tiny_adapter, write_tiny_model
 
 BLOCK = 4
 NUM_TOKENS = 21
@@ -165,7 +164,6 @@ TOGETHER: dict[str, tuple[Side, Side]] = {
                 top_p=0.9,
                 top_k=7,
                 min_p=0.01,
-                seed=5,
                 repetition_penalty=1.2,
                 presence_penalty=0.3,
                 frequency_penalty=0.3,
@@ -207,14 +205,14 @@ class World:
             part if isinstance(part, InputRows) else read_part(part, served.hidden_size)
             for part in side.parts
         ]
-        return served.make_request(
+        [request] = served.requests.make(
             join_parts(parts, served.tokenizer),
-            side.params,
-            seed=1,
+            replace(side.params, seed=1),
             salt=request_salt(tenant.scope, side.salt),
             priority=side.priority,
             adapter=None if side.adapter is None else served.adapters.get(side.adapter),
         )
+        return request
 
     def close(self) -> None:
         for served in self._served.values():
@@ -271,7 +269,7 @@ def run(served: ServedModel, *requests: Request) -> list[Usage]:
     while len(usages) < len(requests):
         delta = deltas.get(timeout=60)
         assert delta.error is None
-        if delta.usage is not None:
+        if delta.finish_reason is not None and delta.usage is not None:
             usages[delta.request_id] = delta.usage
     return [usages[request.id] for request in requests]
 
@@ -282,8 +280,12 @@ def reset(served: ServedModel) -> None:
 
 def keys_of(served: ServedModel) -> set[bytes]:
     """Return every hash under which a block of some group can be found."""
-    indexes = served.core.scheduler.cache.pool.indexes
-    return {block_hash for index in indexes for block_hash in index.first}
+
+    def keys(core: EngineCore) -> set[bytes]:
+        indexes = core.scheduler.cache.pool.indexes
+        return {block_hash for index in indexes for block_hash in index.first}
+
+    return served.engine.call(keys).result()
 
 
 def check_apart(world: World, one: Side, other: Side, num_shared: int = 0) -> None:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ratoon.server.metrics import VLLM_NAMES, Metrics
-from ratoon.server.record import Outcome, RequestRecord
+from ratoon.server.request_log import Outcome, RequestRecord
 from ratoon.server.snapshot import EngineSnapshot
 
 NUMBERS: dict[str, Any] = {field.name: i for i, field in enumerate(fields(EngineSnapshot), 1)}

@@ -1,8 +1,7 @@
 import io
 import json
 
-from ratoon.server.record import Outcome, RequestRecord
-from ratoon.server.request_log import RequestLog
+from ratoon.server.request_log import Outcome, RequestLog, RequestRecord
 
 
 def written(*, as_json: bool, prompt: str | None = None, ttft_s: float | None = 0.25) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratoon.errors import UsageError
-from ratoon.server.salts import SaltDeriver, load_secret, request_salt
+from ratoon.server.tenants import SaltDeriver, load_secret, request_salt
 
 SALTS = SaltDeriver(b"s" * 32)
 

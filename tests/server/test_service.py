@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from ratoon.server.api_error import ApiError
-from ratoon.server.limits import TenantLimits
+from ratoon.server.http.errors import ApiError
+from ratoon.server.http.limits import TenantLimits
 from ratoon.server.service import Service
 
 
@@ -40,8 +40,8 @@ def test_a_request_has_the_time_that_its_tenant_is_given(start_server: Any) -> N
     server.runner.hold()
     with server.sent("/v1/completions", {"prompt": "x"}):
         server.runner.wait_for_steps(1)
-        (deadline,) = server.service._deadlines
-        remaining = deadline.when() - server.service.courier.loop.time()
+        (deadline,) = server.service.deadlines
+        remaining = deadline.when() - server.service.dispatcher.loop.time()
     server.runner.allow(None)
     assert 9_000 < remaining <= 10_000
 

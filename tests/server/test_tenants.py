@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from ratoon.errors import UsageError
-from ratoon.server.limits import TenantLimits
-from ratoon.server.salts import SaltDeriver
-from ratoon.server.tenants import KeyRing, read_key_file, single_tenant
+from ratoon.server.http.limits import TenantLimits
+from ratoon.server.tenants import KeyRing, SaltDeriver, read_key_file, single_tenant
 
 SALTS = SaltDeriver(b"s" * 32)
 

@@ -88,9 +88,9 @@ def _add_limit_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C."""
     try:
-        from ratoon.server.limits import ServerLimits, TenantLimits
+        from ratoon.server.http.limits import ServerLimits, TenantLimits
         from ratoon.server.serve import serve
-        from ratoon.server.settings import ServerSettings
+        from ratoon.server.server_settings import ServerSettings
     except ModuleNotFoundError as error:
         if str(error.name).startswith("ratoon"):
             raise

@@ -33,7 +33,7 @@ class AsyncEngine:
 
     `cores` are claimed for the threads that the runner computes with, of which this engine's is the first.
 
-    Should a bug of ours break the engine, every listener gets a last delta with an error (and nothing else),
+    Should a bug break the engine, every listener gets a last delta with an error (and nothing else),
     and what is asked of it later raises `EngineError`, as after `close`.
     """
 
@@ -70,7 +70,11 @@ class AsyncEngine:
 
         def add_all(core: EngineCore) -> None:
             for request in requests:
-                core.add(request)
+                try:
+                    core.add(request)
+                except Exception as error:
+                    _log.exception("Request %d could not be queued.", request.id)
+                    self._deliver([_failure(request.id, f"The request could not be queued: {error!r}.")])
 
         try:
             self.call(add_all)
@@ -83,6 +87,17 @@ class AsyncEngine:
         """End a request before the next step, if it has not ended; its listener gets the last delta."""
         with suppress(EngineError):
             self.call(lambda core: self._deliver(filter(None, [core.cancel(request_id)])))
+
+    @property
+    def num_running(self) -> int:
+        """Requests that ran in the last step and have not ended."""
+        step = self._core.last_step
+        return 0 if step is None else step.num_running
+
+    @property
+    def num_failed_in_a_row(self) -> int:
+        """How many steps have failed since the last one that succeeded."""
+        return self._core.totals.num_failed_in_a_row
 
     def close(self) -> None:
         """Finish the step that runs, cancel what is left, and end the thread. Closing twice does nothing."""
@@ -123,6 +138,9 @@ class AsyncEngine:
                     future.set_result(function(self._core))
                 except Exception as error:
                     future.set_exception(error)
+                except BaseException as error:
+                    future.set_exception(error)
+                    raise
         return True
 
     def _deliver(self, deltas: Iterable[RequestDelta]) -> None:
@@ -140,13 +158,18 @@ class AsyncEngine:
                 self._core.cancel(delta.request_id)
 
     def _break_off(self) -> None:
-        """Leave nobody waiting."""
-        error = EngineError("The engine broke and has stopped.")
+        """End every wait for this engine with an error: queued jobs first, then listeners."""
+        message = "The engine broke and has stopped."
         with self._lock:
             self._is_open = False
         while not self._jobs.empty():
-            if job := self._jobs.get():
-                job[1].set_exception(error)
+            job = self._jobs.get()
+            if job is not None and job[1].set_running_or_notify_cancel():
+                job[1].set_exception(EngineError(message))
         for request_id, listener in list(self._listeners.items()):
             with suppress(Exception):
-                listener(RequestDelta(request_id, finish_reason=FinishReason.FAILED, error=error))
+                listener(_failure(request_id, message))
+
+
+def _failure(request_id: int, message: str) -> RequestDelta:
+    return RequestDelta(request_id, finish_reason=FinishReason.FAILED, error=EngineError(message))

@@ -6,9 +6,8 @@ never a step. Whatever is left of the call is then cancelled, and its blocks are
 
 import weakref
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -18,8 +17,8 @@ from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.build import NO_ADAPTERS, build_core, load_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
+from ratoon.engine.delta_queue import DeltaQueue
 from ratoon.engine.generation import Generation
-from ratoon.engine.mailbox import Mailbox
 from ratoon.engine.output import OutputDelta, RequestOutput
 from ratoon.engine.prompt_parts import PromptParts, PromptTokens, join_parts, read_part
 from ratoon.engine.prompts import (
@@ -31,11 +30,9 @@ from ratoon.engine.prompts import (
     listed,
     one_for_each,
 )
+from ratoon.engine.request_factory import RequestFactory
 from ratoon.errors import InvalidParameterError
-from ratoon.identity.extra_keys import ExtraKeys
-from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
-from ratoon.request.seed import child_seed, draw_seed
 from ratoon.text.chat_prompt import encode_chat
 from ratoon.text.chat_template import ChatTemplate
 from ratoon.util.progress import Progress, TerminalProgress, no_progress
@@ -64,7 +61,7 @@ class LLM:
             model, config, progress, adapters=adapters or NO_ADAPTERS, chat_template=chat_template
         )
         self._engine = AsyncEngine(build_core(self.model), cores=self.model.cores)
-        self._ids = count(1)
+        self._requests = RequestFactory(self.model.chain, self.model.check_params)
         self._close = weakref.finalize(self, self._engine.close)  # at the latest when the interpreter exits
 
     def generate(
@@ -205,24 +202,8 @@ class LLM:
     def _generation(
         self, prompt: PromptTokens, params: SamplingParams, adapter_name: str | None, priority: int
     ) -> Generation:
-        """Make the requests of a prompt: n answers differ in their seeds, and the first scores the prompt."""
-        self.model.check_params(params)
         adapter = None if adapter_name is None else self.model.adapters.get(adapter_name)
-        extra_keys = ExtraKeys(adapter=None if adapter is None else adapter.digest, media=prompt.media)
-        seed = draw_seed() if params.seed is None else params.seed
-        unscored = replace(params, prompt_logprobs=None) if params.n > 1 else params
-        requests = [
-            Request(
-                next(self._ids),
-                self.model.chain(prompt.ids, extra_keys),
-                unscored if child else params,
-                child_seed(seed, child),
-                priority,
-                rows=prompt.input_rows,
-                adapter=adapter,
-            )
-            for child in range(params.n)
-        ]
+        requests = self._requests.make(prompt, params, priority=priority, adapter=adapter)
         return Generation(prompt.text, requests, self.model.tokenizer)
 
     def _complete(
@@ -249,12 +230,12 @@ class LLM:
         """
         owners = {request.id: generation for generation in generations for request in generation.requests}
         requests = [request for generation in generations for request in generation.requests]
-        mailbox = Mailbox({request.id for request in requests if is_live or request.params.stop})
+        deltas = DeltaQueue({request.id for request in requests if is_live or request.params.stop})
         running = set(owners)
         try:
-            self._engine.submit_all(requests, mailbox.put)
+            self._engine.submit_all(requests, deltas.put)
             while running:
-                for delta in mailbox.take():
+                for delta in deltas.take():
                     generation = owners[delta.request_id]
                     if delta.finish_reason is not None:
                         running.remove(delta.request_id)

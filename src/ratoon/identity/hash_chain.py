@@ -53,6 +53,14 @@ class HashChain:
         self._uniform = extra_keys.encode_block(extra_keys.uniform_from, extra_keys.uniform_from)
         self.append(tokens)
 
+    def fork(self) -> "HashChain":
+        """Return a chain of the same tokens that grows by itself; nothing is hashed again."""
+        twin = HashChain(self.root, self.block_size, self.extra_keys)
+        twin.tokens.extend(self.tokens)
+        twin.block_hashes += self.block_hashes
+        twin.block_tokens += self.block_tokens
+        return twin
+
     @property
     def num_tokens(self) -> int:
         """Known tokens."""

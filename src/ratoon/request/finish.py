@@ -18,12 +18,17 @@ class Usage:
     """Tokens of one request. Every prompt token is cached or computed: the two add up to `prompt_tokens`.
 
     `limited_by` says in words who ended the cached part, and why; None where the request never ran.
+    `committed_tokens` are those of prompt and output that other requests could find at the end. Drafts count
+    when they were verified.
     """
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     limited_by: str | None = None
+    committed_tokens: int = 0
+    draft_tokens: int = 0
+    accepted_draft_tokens: int = 0
 
     @property
     def computed_tokens(self) -> int:

@@ -124,4 +124,12 @@ class Request:
     @property
     def usage(self) -> Usage:
         """Tokens up to now."""
-        return Usage(self.num_prompt_tokens, self.num_cached, self.num_generated, self.limited_by)
+        return Usage(
+            prompt_tokens=self.num_prompt_tokens,
+            cached_tokens=self.num_cached,
+            completion_tokens=self.num_generated,
+            limited_by=self.limited_by,
+            committed_tokens=self.num_committed,
+            draft_tokens=self.num_drafts,
+            accepted_draft_tokens=self.num_accepted_drafts,
+        )

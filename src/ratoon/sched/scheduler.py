@@ -20,7 +20,7 @@ from ratoon.sched.holdings import Holdings
 from ratoon.sched.limits import Limits
 from ratoon.sched.queue import WaitingQueue
 from ratoon.sched.stopping import append_output, stop_ids, token_limit
-from ratoon.step import ChunkResult, Logprobs, ScheduledChunk, StepPlan, StepResult
+from ratoon.step import ChunkResult, ScheduledChunk, StepPlan, StepResult
 
 _rank = attrgetter("rank")
 
@@ -189,12 +189,12 @@ class Scheduler:
         request.num_forced += min(found.num_forced, len(token_ids))
         if not token_ids:
             return None
-        prompt_logprobs: tuple[Logprobs | None, ...] = ()
+        delta = RequestDelta(request.id, token_ids, found.logprobs[: len(token_ids)])
         if request.first_token_s is None:
             request.first_token_s = now
+            delta = delta._replace(usage=request.usage)
             if request.params.prompt_logprobs is not None:
-                prompt_logprobs = (None, *request.prompt_logprobs)
-        delta = RequestDelta(request.id, token_ids, found.logprobs[: len(token_ids)], prompt_logprobs)
+                delta = delta._replace(prompt_logprobs=(None, *request.prompt_logprobs))
         return delta if reason is None else self._finish(request, reason, now, delta=delta)
 
     def _finish(

@@ -19,12 +19,18 @@ import uvicorn
 
 from ratoon.engine.config import EngineConfig
 from ratoon.errors import UsageError
-from ratoon.server.app import create_app
-from ratoon.server.load import load_served_model
-from ratoon.server.salts import SECRET_BYTES, SaltDeriver, load_secret
+from ratoon.server.http.app import create_app
+from ratoon.server.served_model import load_served_model
+from ratoon.server.server_settings import ServerSettings
 from ratoon.server.service import Service
-from ratoon.server.settings import ServerSettings
-from ratoon.server.tenants import KeyRing, read_key_file, single_tenant
+from ratoon.server.tenants import (
+    SECRET_BYTES,
+    KeyRing,
+    SaltDeriver,
+    load_secret,
+    read_key_file,
+    single_tenant,
+)
 
 STEP_GRACE_S = 30
 """Longest wait for the step under way when the running requests' time is up."""

@@ -1,77 +1,110 @@
-"""`ServedModel`: what the endpoints need of a running engine."""
+"""`ServedModel`: what the endpoints need of a running engine, and how it is loaded and described."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
 
 from ratoon.engine.adapters import AdapterStore, LoadedAdapter
 from ratoon.engine.async_engine import AsyncEngine
-from ratoon.engine.core import EngineCore
-from ratoon.engine.prompt_parts import PromptTokens
+from ratoon.engine.build import LoadedModel, build_core, load_model
+from ratoon.engine.config import EngineConfig
+from ratoon.engine.request_factory import RequestFactory
 from ratoon.identity.digest import digest
-from ratoon.identity.extra_keys import ExtraKeys
-from ratoon.identity.hash_chain import HashChain
-from ratoon.request.request import Request
-from ratoon.request.sampling_params import SamplingParams
-from ratoon.request.seed import draw_seed
+from ratoon.spec.cache_group import CacheGroupSpec
 from ratoon.text.chat_template import ChatTemplate
 from ratoon.text.tokenizer import Tokenizer
+from ratoon.util.progress import TerminalProgress
+from ratoon.util.sizes import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
     """An engine with its texts and its identity.
 
-    `core` is the engine's, kept for what may be read of it from any thread. `load_chat_template` raises
-    `ChatTemplateError` where the model has none. `make_chain` and `check_params` raise
-    `InvalidParameterError` for ids that the model does not know. `description` are the lines printed at
-    the start.
+    `load_chat_template` raises `ChatTemplateError` where the model has none. `description` are the lines
+    printed at the start.
     """
 
     name: str
     root: bytes
     max_model_len: int
     hidden_size: int
-    core: EngineCore
+    vocab_size: int
     engine: AsyncEngine
     tokenizer: Tokenizer
     adapters: AdapterStore
     load_chat_template: Callable[[], ChatTemplate]
-    make_chain: Callable[[Iterable[int], ExtraKeys], HashChain]
-    check_params: Callable[[SamplingParams], None]
+    requests: RequestFactory
     description: Sequence[str] = ()
-    draw_seed: Callable[[], int] = draw_seed
-    _ids: "count[int]" = field(default_factory=count)
 
     def fingerprint(self, adapter: LoadedAdapter | None) -> str:
         """Return OpenAI's `system_fingerprint`: where it is equal, equal requests get equal answers."""
         identity = self.root if adapter is None else digest(self.root + adapter.digest)
         return f"fp_{identity.hex()[:16]}"
 
-    def make_request(
-        self,
-        prompt: PromptTokens,
-        params: SamplingParams,
-        *,
-        seed: int,
-        salt: str,
-        priority: int = 0,
-        adapter: LoadedAdapter | None = None,
-        read_cache: bool = True,
-        write_cache: bool = True,
-    ) -> Request:
-        """Return a request to submit. Raises `InvalidParameterError` for unknown token ids."""
-        extra_keys = ExtraKeys(
-            adapter=None if adapter is None else adapter.digest, salt=salt, media=prompt.media
+
+def load_served_model(
+    model: str,
+    name: str,
+    config: EngineConfig,
+    adapters: Mapping[str, Path],
+    chat_template: Path | None = None,
+) -> ServedModel:
+    """Load a model with its adapters and start its engine; `name` is what clients call the model.
+
+    `chat_template` is a file that takes the place of the model's own. Raises some `RatoonError`.
+    """
+    with TerminalProgress() as progress:
+        loaded = load_model(model, config, progress, adapters=adapters, chat_template=chat_template)
+    return ServedModel(
+        name=name,
+        root=loaded.root,
+        max_model_len=loaded.config.max_model_len or 0,
+        hidden_size=loaded.spec.hidden_size,
+        vocab_size=loaded.spec.vocab_size,
+        engine=AsyncEngine(build_core(loaded), cores=loaded.cores),
+        tokenizer=loaded.tokenizer,
+        adapters=loaded.adapters,
+        load_chat_template=cache(loaded.chat_template),
+        requests=RequestFactory(loaded.chain, loaded.check_params),
+        description=describe(loaded),
+    )
+
+
+def describe(loaded: LoadedModel) -> list[str]:
+    """Return what an operator wants to know of a model and its pool."""
+    budget, config = loaded.budget, loaded.config
+    num_tokens = budget.num_usable_blocks // len(budget.groups) * budget.block_size
+    reusable = f"{budget.block_size} tokens" if config.enable_prefix_caching else "none, caching is off"
+    lines = [
+        f"model       {loaded.checkpoint.path} ({loaded.spec.architecture}, {loaded.ops_name})",
+        f"groups      {_describe_groups(budget.groups)}",
+        f"block size  {budget.block_size} tokens; minimum reusable prefix {reusable}",
+        f"pool        {format_bytes(config.kv_cache_bytes)} for {num_tokens} tokens"
+        f"; longest request {config.max_model_len}",
+        f"adapters    {_describe_adapters(loaded.adapters)}",
+    ]
+    if config.speculative is not None:
+        who = "ngram" if loaded.draft is None else f"{loaded.draft.checkpoint.path}"
+        lines.append(
+            f"speculation {who}; at most {config.num_speculative_tokens} drafts of a request in a step"
         )
-        return Request(
-            next(self._ids),
-            self.make_chain(prompt.ids, extra_keys),
-            params,
-            seed,
-            priority,
-            read_cache=read_cache,
-            write_cache=write_cache,
-            rows=prompt.input_rows,
-            adapter=adapter,
-        )
+    return lines
+
+
+def _describe_adapters(adapters: AdapterStore) -> str:
+    names = ", ".join(adapters.by_name) or "none"
+    return f"{names}; {format_bytes(adapters.num_bytes)} of {format_bytes(adapters.budget_bytes)}"
+
+
+def _describe_groups(groups: Iterable[CacheGroupSpec]) -> str:
+    """Return what stands in the groups; those that look equally far back lie side by side."""
+    parts = []
+    for window, alike in groupby(groups, key=lambda group: group.window):
+        sizes = [len(group.layers) for group in alike]
+        attention = "full attention" if window is None else f"a window of {window} tokens"
+        shared = f", in {len(sizes)} groups" if len(sizes) > 1 else ""
+        parts.append(f"{attention} in {sum(sizes)} layers{shared}")
+    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""`Service`: what all endpoints share: the model once it is loaded, the keys, the gate, metrics and log."""
+"""`Service`: what all endpoints share: the model once it is loaded, the keys, admission, metrics and log."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,14 +7,13 @@ from typing import TextIO, TypeVar
 
 from ratoon.engine.core import EngineCore
 from ratoon.errors import EngineError
-from ratoon.server.api_error import ApiError
-from ratoon.server.courier import Courier
-from ratoon.server.limits import Gate
+from ratoon.server.generation.running_choices import DeltaDispatcher
+from ratoon.server.http.errors import ApiError
+from ratoon.server.http.limits import AdmissionControl
 from ratoon.server.metrics import Metrics
-from ratoon.server.record import RequestRecord
-from ratoon.server.request_log import RequestLog
+from ratoon.server.request_log import RequestLog, RequestRecord
 from ratoon.server.served_model import ServedModel
-from ratoon.server.settings import ServerSettings
+from ratoon.server.server_settings import ServerSettings
 from ratoon.server.snapshot import EngineSnapshot, take_snapshot
 from ratoon.server.tenants import KeyRing
 
@@ -44,7 +43,7 @@ class Service:
         self.settings = settings
         self.keys = keys
         self.name = name
-        self.gate = Gate(settings.limits, num_running=self._num_running)
+        self.admission = AdmissionControl(settings.limits, num_running=self._num_running)
         self.metrics = Metrics(vllm_model=name if settings.metrics_compat == "vllm" else None)
         self.load_error: Exception | None = None
         self.is_draining = False
@@ -56,7 +55,7 @@ class Service:
 
     async def start(self) -> None:
         """Begin to load the model; the server can answer meanwhile."""
-        self.courier = Courier()
+        self.dispatcher = DeltaDispatcher()
         self._loading = asyncio.create_task(self._load_model())
 
     async def stop(self) -> None:
@@ -89,9 +88,9 @@ class Service:
             self.model.engine.call(lambda core: None)
         except EngineError as error:
             raise ApiError(503, error.message, code="not_ready") from error
-        totals = self.model.core.totals
-        if totals.num_failed_in_a_row >= MAX_FAILED_STEPS:
-            raise ApiError(503, f"The last {totals.num_failed_in_a_row} steps failed.", code="not_ready")
+        num_failed = self.model.engine.num_failed_in_a_row
+        if num_failed >= MAX_FAILED_STEPS:
+            raise ApiError(503, f"The last {num_failed} steps failed.", code="not_ready")
 
     @asynccontextmanager
     async def deadline(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
@@ -126,13 +125,12 @@ class Service:
 
     def note_finished(self, record: RequestRecord) -> None:
         """Log and count a finished request."""
-        self.gate.note_finished(record.e2e_s)
+        self.admission.note_finished(record.e2e_s)
         self.metrics.observe_request(record)
         self._request_log.write(record)
 
     def _num_running(self) -> int:
-        step = None if self._model is None else self._model.core.last_step
-        return 0 if step is None else step.num_running
+        return 0 if self._model is None else self._model.engine.num_running
 
     async def _load_model(self) -> None:
         try:

@@ -1,0 +1,166 @@
+"""OpenAI's endpoints, and vLLM's `/tokenize` and `/detokenize`. They need a key if there are any."""
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from functools import partial
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from ratoon.engine.adapters import LoadedAdapter
+from ratoon.errors import UnknownAdapterError
+from ratoon.server.generation.request import GenerationRequest
+from ratoon.server.generation.response import GenerationResponse
+from ratoon.server.http.body import Body
+from ratoon.server.http.errors import ApiError
+from ratoon.server.openai.body import GenerationBody
+from ratoon.server.openai.chat import ChatBody, ChatFormat, Conversation
+from ratoon.server.openai.completions import CompletionBody, CompletionFormat
+from ratoon.server.openai.format import Envelope, OpenAIFormat
+from ratoon.server.service import Service
+
+MAX_NAMED_FIELDS = 8
+
+
+class TokenizeBody(Body):
+    """The body of `/tokenize` for a text."""
+
+    model: str | None = None
+    prompt: str
+    add_special_tokens: bool = True
+
+
+class TokenizeChatBody(Conversation):
+    """The body of `/tokenize` for a conversation, as `/v1/chat/completions` takes it."""
+
+    model: str | None = None
+
+
+class DetokenizeBody(Body):
+    """The body of `/detokenize`."""
+
+    model: str | None = None
+    tokens: list[int]
+
+
+def openai_routes(service: Service) -> APIRouter:
+    """Return the routes."""
+    router = APIRouter()
+    started = int(time.time())
+
+    def respond(
+        http_request: Request,
+        body: GenerationBody,
+        request: GenerationRequest,
+        make_format: type[OpenAIFormat],
+        *,
+        id_prefix: str,
+        num_top: int = 0,
+    ) -> Response:
+        model = service.model
+        response_id = f"{id_prefix}-{uuid.uuid4().hex}"
+        envelope = Envelope(
+            response_id=response_id,
+            model=body.model or model.name,
+            fingerprint=model.fingerprint(request.adapter),
+            token_bytes=partial(model.tokenizer.token_bytes, skip_special=False),
+            stream_usage=body.sends_usage(),
+            num_top=num_top,
+            show_token_ids=body.return_token_ids,
+        )
+        return GenerationResponse(
+            service,
+            http_request.state.tenant,
+            request,
+            make_format(envelope),
+            response_id=response_id,
+            headers=unknown_field_warning(body.unknown_fields()),
+        )
+
+    def adapter_named(name: str | None) -> LoadedAdapter | None:
+        """Return the adapter that a `model` field names, None for the model itself."""
+        if name is None or name == service.name:
+            return None
+        try:
+            return service.model.adapters.get(name)
+        except UnknownAdapterError as error:
+            names = ", ".join(map(repr, (service.name, *service.model.adapters.by_name)))
+            raise ApiError(
+                404, f"There is no model {name!r}; there is {names}.", code="model_not_found", param="model"
+            ) from error
+
+    def model_card(name: str) -> dict[str, object]:
+        return {
+            "id": name,
+            "object": "model",
+            "created": started,
+            "owned_by": "ratoon",
+            "max_model_len": service.model.max_model_len,
+            "parent": None if name == service.name else service.name,
+        }
+
+    @router.post("/v1/completions")
+    async def completions(request: Request, body: CompletionBody) -> Response:
+        """Continue text or token ids."""
+        generation = body.request(adapter_named(body.model))
+        return respond(request, body, generation, CompletionFormat, id_prefix="cmpl")
+
+    @router.post("/v1/chat/completions")
+    async def chat_completions(request: Request, body: ChatBody) -> Response:
+        """Answer messages."""
+        generation = body.request(adapter_named(body.model))
+        num_top = body.top_logprobs or 0
+        return respond(request, body, generation, ChatFormat, id_prefix="chatcmpl", num_top=num_top)
+
+    @router.get("/v1/models")
+    async def models() -> dict[str, object]:
+        """List the served model and its adapters."""
+        names = [service.name, *service.model.adapters.by_name]
+        return {"object": "list", "data": [model_card(name) for name in names]}
+
+    @router.get("/v1/models/{name:path}")
+    async def model(name: str) -> dict[str, object]:
+        """Describe the served model or an adapter."""
+        adapter_named(name)
+        return model_card(name)
+
+    @router.post("/tokenize")
+    async def tokenize(body: TokenizeBody | TokenizeChatBody) -> Response:
+        """Return the token ids of a text or a conversation."""
+        adapter_named(body.model)
+        model = service.model
+        if isinstance(body, TokenizeBody):
+            tokens = await asyncio.to_thread(
+                model.tokenizer.encode, body.prompt, add_special=body.add_special_tokens, parse_special=True
+            )
+        else:
+            tokens = await asyncio.to_thread(body.encode, model)
+        return JSONResponse(
+            {"count": len(tokens), "max_model_len": model.max_model_len, "tokens": tokens},
+            headers=unknown_field_warning(body.unknown_fields()),
+        )
+
+    @router.post("/detokenize")
+    async def detokenize(body: DetokenizeBody) -> Response:
+        """Return the text of token ids."""
+        adapter_named(body.model)
+        model = service.model
+        if not all(0 <= token < model.vocab_size for token in body.tokens):
+            message = f"A token id is outside the model's vocabulary of {model.vocab_size}."
+            raise ApiError(400, message, code="invalid_value", param="tokens")
+        text = await asyncio.to_thread(model.tokenizer.decode, body.tokens, skip_special=False)
+        return JSONResponse({"prompt": text}, headers=unknown_field_warning(body.unknown_fields()))
+
+    return router
+
+
+def unknown_field_warning(names: Sequence[str]) -> dict[str, str]:
+    """Return the header that names the fields which were ignored; none where there are none."""
+    if not names:
+        return {}
+    shown = ", ".join(names[:MAX_NAMED_FIELDS]) + (", ..." if len(names) > MAX_NAMED_FIELDS else "")
+    text = json.dumps(f"ignored unknown fields: {shown}")[:1000]
+    return {"Warning": f"299 ratoon {text}"}
