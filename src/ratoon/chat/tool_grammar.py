@@ -5,14 +5,15 @@ the cache then.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ratoon.chat.reasoning import ReasoningFormat
 from ratoon.chat.tool_format import ToolFormat
 from ratoon.chat.tools import Tool, ToolUse
-from ratoon.grammar.source import inline_json
+from ratoon.errors import InvalidParameterError
+from ratoon.grammar.source import between_slashes, inline_json
 from ratoon.request.structured_outputs import StructuredOutputs
 
 _NOTES = ("description", "title", "examples", "default", "$schema", "$comment", "deprecated")
@@ -32,56 +33,74 @@ class GrammarSettings:
     is_reasoning: bool = False
 
 
-def tool_grammar(use: ToolUse, form: ToolFormat, settings: GrammarSettings) -> StructuredOutputs | None:
-    """Return the grammar of answers that use tools as they may; None where there are none to call."""
+def answer_grammar(
+    use: ToolUse, form: ToolFormat, settings: GrammarSettings, wanted: StructuredOutputs | None = None
+) -> StructuredOutputs | None:
+    """Return the form of answers that use tools as they may, and have the form that is `wanted` else.
+
+    None where an answer may be anything.
+    """
     tools = use.callable_tools
     if not tools:
-        return None
+        return wanted if wanted is None or settings.reasoning is None else _after_reasoning(wanted, settings)
+    rules = _call_rules(tools, form)
+    marker, between = _marker(form, settings), ""
+    if use.parallel and use.name is None:
+        next_call = "item" if form.is_list else f"{marker} call"
+        between = f"({_text(form.between)} {next_call})*"
+    if form.is_list:
+        rules.append(f"calls: {_text(form.before)} item {between} {_text(form.after)}")
+    else:
+        rules.append(f"calls: call {between}")
+    if use.must_call:
+        rules.append(f"start: {_thought(settings, rules)} {marker} calls")
+    elif wanted is not None:
+        if wanted.grammar is not None or not form.marker:
+            raise InvalidParameterError("Tools and a form of the answer exclude each other here.")
+        rules.append(f"start: {_thought(settings, rules)} ({marker} calls | {_body(wanted)})")
+    else:
+        rules += _free_text(form, settings)
+    return StructuredOutputs(grammar="\n".join(rules))
+
+
+def _after_reasoning(wanted: StructuredOutputs, settings: GrammarSettings) -> StructuredOutputs:
+    if wanted.grammar is not None:
+        return wanted
+    rules: list[str] = []
+    rules.append(f"start: {_thought(settings, rules)} {_body(wanted)}")
+    return StructuredOutputs(grammar="\n".join(rules))
+
+
+def _body(wanted: StructuredOutputs) -> str:
+    """Return a form as a part of a grammar."""
+    if wanted.json is not None:
+        return inline_json(json.loads(str(wanted.json)))
+    if wanted.regex is not None:
+        return f"/{between_slashes(wanted.regex)}/"
+    if wanted.choice is not None:
+        return f"({' | '.join(map(_text, wanted.choice))})"
+    return inline_json({"type": "object"})
+
+
+def _call_rules(tools: Sequence[Tool], form: ToolFormat) -> list[str]:
     rules = [f"item: {' | '.join(f'item_{number}' for number in range(len(tools)))}"]
     rules += [_item(number, tool, form) for number, tool in enumerate(tools)]
-    between = f"({_text(form.between)} {{}})*" if use.parallel and use.name is None else ""
-    before, after = _text(form.before), _text(form.after)
-    if form.is_list:
-        rules.append(f"call: {before} item {between.format('item')} {after}")
-    else:
-        rules.append(f"call: {before} item {after}")
-        between = between.format(f"{_marker(form, settings)} call")
-    calls = "call" if form.is_list else f"call {between}"
-    if use.must_call:
-        rules.append(f"start: {_thought(settings, rules)} {_marker(form, settings)} {calls}")
-    else:
-        rules += _free_text(form, settings, calls)
-    return StructuredOutputs(grammar="\n".join(rules))
-
-
-def after_reasoning(form: StructuredOutputs, settings: GrammarSettings) -> StructuredOutputs:
-    """Return a form that lets reasoning stand before what has the form; the same where there is none."""
-    if settings.reasoning is None or form.grammar is not None:
-        return form
-    if form.json is not None or form.json_object:
-        body = inline_json(json.loads(str(form.json)) if form.json is not None else {"type": "object"})
-    elif form.choice is not None:
-        body = "(" + " | ".join(_text(choice) for choice in form.choice) + ")"
-    else:
-        return form
-    rules: list[str] = []
-    rules.append(f"start: {_thought(settings, rules)} {body}")
-    return StructuredOutputs(grammar="\n".join(rules))
+    return [*rules, f"call: {_text(form.before)} item {_text(form.after)}"]
 
 
 def _item(number: int, tool: Tool, form: ToolFormat) -> str:
     return f'item_{number}: {_text(form.head(tool.name))} {inline_json(_bare(tool.parameters))} "}}"'
 
 
-def _free_text(form: ToolFormat, settings: GrammarSettings, calls: str) -> list[str]:
+def _free_text(form: ToolFormat, settings: GrammarSettings) -> list[str]:
     """Return the rules of answers that may call: text up to where a call is opened."""
     if not form.marker:
-        return ["start: TEXT | " + calls, r"TEXT: /(\s*[^{\s](.|\n)*)?/"]
+        return ["start: TEXT | calls", r"TEXT: /(\s*[^{\s](.|\n)*)?/"]
     if form.marker in settings.control_ids:
         head = [f"head: TEXT {_marker(form, settings)}"]
     else:
         head = [f"head[lazy]: /(.|\\n)*/ {_text(form.marker)}"]
-    return [f"start: TEXT | head {calls} TAIL", *head, r"TEXT: /(.|\n)*/", r"TAIL: /\s*/"]
+    return ["start: TEXT | head calls TAIL", *head, r"TEXT: /(.|\n)*/", r"TAIL: /\s*/"]
 
 
 def _thought(settings: GrammarSettings, rules: list[str]) -> str:

@@ -12,16 +12,22 @@ ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the caller offers. `parameters` is a JSON schema for its arguments, an object."""
+    """A function that the caller offers. `parameters` is a JSON schema for its arguments, an object.
+
+    Where the schema `is_strict`, calls are held to it or refused; else, to as much of it as can be held.
+    """
 
     name: str
-    description: str = ""
+    description: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=lambda: ANY_ARGUMENTS)
+    is_strict: bool = False
 
     def for_template(self) -> dict[str, Any]:
         """Return the tool as chat templates expect it."""
-        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
-        return {"type": "function", "function": function}
+        function: dict[str, Any] = {"name": self.name}
+        if self.description is not None:
+            function["description"] = self.description
+        return {"type": "function", "function": {**function, "parameters": self.parameters}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def grammar_text(form: StructuredOutputs) -> str:
     if form.json_object:
         return _document(json_schema=_styled({"type": "object"}))
     if form.regex is not None:
-        return _document(lark_grammar=f"start: /{_between_slashes(form.regex)}/")
+        return _document(lark_grammar=f"start: /{between_slashes(form.regex)}/")
     if form.choice is not None:
         options = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in form.choice)
         return _document(lark_grammar=f"start: {options}")
@@ -54,7 +54,7 @@ def _document(**grammar: object) -> str:
     return json.dumps({"grammars": [grammar]})
 
 
-def _between_slashes(regex: str) -> str:
+def between_slashes(regex: str) -> str:
     """Escape what would end a regular expression in Lark's notation, where it is not escaped already."""
     escaped = re.sub(r"\\.|/", lambda found: "\\/" if found[0] == "/" else found[0], regex, flags=re.DOTALL)
     return escaped.replace("\n", "\\n")
