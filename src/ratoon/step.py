@@ -46,12 +46,12 @@ class SampleSpec(NamedTuple):
 
 
 class ChunkRows(NamedTuple):
-    """Input rows for `num_rows` tokens of a chunk from its `place`-th on, instead of the token table's.
+    """Input rows for `num_rows` tokens of a chunk from its `offset`-th on, instead of the token table's.
 
     `data` holds one row after the other, little-endian, in the storage `dtype` (`F32`, `F16` or `BF16`).
     """
 
-    place: int
+    offset: int
     num_rows: int
     dtype: str
     data: bytes

@@ -577,24 +577,21 @@ def test_idle_blocks_keep_their_place_in_the_queue_through_a_reset() -> None:
 
 
 def test_events_tell_what_happened_to_keys_in_order() -> None:
-    cache = make_cache(num_blocks=3, record_events=True)
+    cache = make_cache(num_blocks=3)
+    events = cache.events.subscribe()
     one, other = make_chain(4), make_chain(8, first=50)
     serve(cache, 1, one)
     serve(cache, 2, other)
     cache.reset()
-    assert cache.take_events() == (
-        BlocksStored(0, (1,), tuple(one.block_hashes)),
-        BlocksEvicted((0,), (1,), tuple(one.block_hashes)),
-        BlocksStored(0, (2, 1), tuple(other.block_hashes)),
+    serve(cache, 3, one)
+    assert events.read().events == (
+        BlocksStored(0, 0, (1,), tuple(one.block_hashes)),
+        BlocksEvicted(0, (0,), (1,), tuple(one.block_hashes)),
+        BlocksStored(0, 0, (2, 1), tuple(other.block_hashes)),
         CacheReset(1, 2),
+        BlocksStored(1, 0, (1,), tuple(one.block_hashes)),
     )
-    assert cache.take_events() == ()
-
-
-def test_without_recording_there_are_no_events() -> None:
-    cache = make_cache()
-    serve(cache, 1, make_chain(4))
-    assert cache.take_events() == ()
+    assert events.read().events == ()
 
 
 def test_counters_only_grow_and_keep_preempted_requests_apart() -> None:

@@ -238,8 +238,8 @@ class World:
             block_size=block_size,
             enable_prefix_caching=caching,
             share_in_flight=sharing,
-            record_events=True,
         )
+        self.events = self.cache.events.subscribe()
         self.twin = Twin(windows, num_blocks, block_size, caching=caching, sharing=sharing)
         self.running: dict[int, Holder] = {}
         self.waiting: list[Holder] = []
@@ -429,7 +429,7 @@ class World:
 
     def taken_events(self) -> list[tuple[str, int, int]]:
         entries = []
-        for event in self.cache.take_events():
+        for event in self.events.read().events:
             if isinstance(event, BlocksStored):
                 entries += [("stored", event.group, block_id) for block_id in event.block_ids]
             elif isinstance(event, BlocksEvicted):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratoon.cache.events import EventLog
+from ratoon.cache.events import EventBus
 from ratoon.cache.eviction import LeastRecentlyUsed
 from ratoon.cache.group import CacheGroup
 from ratoon.cache.in_flight import InFlight
@@ -17,7 +17,7 @@ from ratoon.spec.cache_group import CacheGroupSpec
 def match(windows: list[int | None], present: list[set[int]], block_size: int, num_tokens: int) -> Match:
     """Match a prompt in a cache where group g holds the logical blocks `present[g]` of it."""
     stats, num_groups = CacheStats(), len(windows)
-    pool = BlockPool(200, num_groups, LeastRecentlyUsed(), stats, EventLog(recording=False))
+    pool = BlockPool(200, num_groups, LeastRecentlyUsed(), EventBus(stats, 10))
     chain = HashChain(bytes(32), block_size, tokens=range(num_tokens))
     for g, blocks in enumerate(present):
         held = sorted(i for i in blocks if i < len(chain.block_hashes))

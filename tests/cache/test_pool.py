@@ -7,14 +7,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ratoon.cache.events import BlocksEvicted, BlocksStored, EventLog
+from ratoon.cache.events import BlocksEvicted, BlocksStored, EventBus
 from ratoon.cache.eviction import LeastRecentlyUsed
 from ratoon.cache.pool import BlockPool
 from ratoon.cache.stats import CacheStats
 
 
 def make_pool(num_blocks: int, num_groups: int = 1) -> BlockPool:
-    return BlockPool(num_blocks, num_groups, LeastRecentlyUsed(), CacheStats(), EventLog(recording=True))
+    return BlockPool(num_blocks, num_groups, LeastRecentlyUsed(), EventBus(CacheStats(), 10))
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -22,9 +22,10 @@ class PoolMachine(RuleBasedStateMachine):
 
     @initialize(num_blocks=st.integers(2, 12))
     def start(self, num_blocks: int) -> None:
-        self.log = EventLog(recording=True)
         self.stats = CacheStats()
-        self.pool = BlockPool(num_blocks, 2, LeastRecentlyUsed(), self.stats, self.log)
+        bus = EventBus(self.stats, 10)
+        self.log = bus.subscribe()
+        self.pool = BlockPool(num_blocks, 2, LeastRecentlyUsed(), bus)
         self.queue = list(range(1, num_blocks))
         self.refs = dict.fromkeys(range(num_blocks), 0)
         self.keys: dict[int, tuple[int, bytes]] = {}
@@ -34,13 +35,14 @@ class PoolMachine(RuleBasedStateMachine):
     def allocate(self, data: st.DataObject) -> None:
         count = data.draw(st.integers(0, len(self.queue)))
         expected, self.queue = self.queue[:count], self.queue[count:]
-        self.log.take()
+        self.log.read()
         assert self.pool.allocate(count) == expected
         evicted = [block_id for block_id in expected if block_id in self.keys]
         keys = [self.keys.pop(block_id) for block_id in evicted]
         self.num_evicted += len(evicted)
         groups, hashes = tuple(group for group, _ in keys), tuple(block_hash for _, block_hash in keys)
-        assert self.log.take() == ((BlocksEvicted(groups, tuple(evicted), hashes),) if evicted else ())
+        told = (BlocksEvicted(0, groups, tuple(evicted), hashes),) if evicted else ()
+        assert self.log.read().events == told
         self.refs.update(dict.fromkeys(expected, 1))
 
     @rule(data=st.data())
@@ -70,9 +72,9 @@ class PoolMachine(RuleBasedStateMachine):
         bare = [block_id for block_id, refs in self.refs.items() if refs and block_id not in self.keys]
         filled = data.draw(st.lists(st.sampled_from(bare), unique=True) if bare else st.just([]))
         hashes = [data.draw(st.sampled_from([b"a", b"b", b"c"])) for _ in filled]
-        self.log.take()
+        self.log.read()
         self.pool.store(group, filled, hashes, [b"tokens of " + block_hash for block_hash in hashes])
-        assert self.log.take() == (BlocksStored(group, tuple(filled), tuple(hashes)),)
+        assert self.log.read().events == (BlocksStored(0, group, tuple(filled), tuple(hashes)),)
         self.keys.update({block_id: (group, key) for block_id, key in zip(filled, hashes, strict=True)})
 
     @rule()
@@ -106,7 +108,7 @@ def test_ids_are_handed_out_in_order_at_first() -> None:
     assert pool.num_free == 0
 
 
-def test_a_block_that_nobody_holds_cannot_be_released() -> None:
+def test_a_block_without_references_cannot_be_released() -> None:
     pool = make_pool(4)
     held = pool.allocate(2)
     pool.release(held[:1])

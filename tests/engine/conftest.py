@@ -58,7 +58,7 @@ def inputs_of(chunk: ScheduledChunk) -> list[int | float]:
     """What the runner is given at each of the chunk's positions."""
     inputs: list[int | float] = list(chunk.token_ids)
     for rows in chunk.input_rows:
-        inputs[rows.place : rows.place + rows.num_rows] = struct.unpack(f"<{rows.num_rows}f", rows.data)
+        inputs[rows.offset : rows.offset + rows.num_rows] = struct.unpack(f"<{rows.num_rows}f", rows.data)
     assert len(inputs) == len(chunk.token_ids), "rows replace tokens, one for one"
     return inputs
 

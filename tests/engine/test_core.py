@@ -6,6 +6,7 @@ import pytest
 
 from ratoon.errors import EngineError, PromptTooLongError
 from ratoon.request.finish import FinishReason, Timings, Usage
+from ratoon.request.hit_limit import HitLimit, LimitReason
 from ratoon.step import SharedReads
 
 MakeBench = Callable[..., Any]
@@ -21,9 +22,9 @@ def test_a_request_runs_to_its_end(make_bench: MakeBench) -> None:
     assert len(bench.output(request)) == 3
     assert first.finish_reason is second.finish_reason is None
     assert last.finish_reason is FinishReason.LENGTH
-    assert first.usage == Usage(3, 0, 1, "nothing: every full block was cached")
+    assert first.usage == Usage(3, 0, 1, HitLimit(LimitReason.COMPLETE))
     assert second.usage is None
-    assert last.usage == Usage(3, 0, 3, "nothing: every full block was cached", committed_tokens=4)
+    assert last.usage == Usage(3, 0, 3, HitLimit(LimitReason.COMPLETE), committed_tokens=4)
     # The clock ticks at arrival, and five times in each step: begun, drafted, planned, executed, applied.
     assert last.timings == Timings(arrival_s=0, first_scheduled_s=2, first_token_s=4, finished_s=14)
     assert (last.timings.queue_s, last.timings.ttft_s, last.timings.e2e_s) == (2, 4, 14)

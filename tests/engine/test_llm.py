@@ -90,8 +90,8 @@ def test_a_prompt_is_cached_in_whole_blocks_the_second_time(llm: LLM) -> None:
     num_tokens = len(cold.prompt_token_ids)
     assert cold.usage.cached_tokens == 0
     assert warm.usage.cached_tokens == num_tokens // 16 * 16
-    assert cold.usage.limited_by == "full attention: the next block was not cached"
-    assert warm.usage.limited_by == "nothing: every full block was cached"
+    assert str(cold.usage.limited_by) == "full attention: the next block was not cached"
+    assert str(warm.usage.limited_by) == "nothing: every full block was cached"
     assert warm.usage.cached_tokens + warm.usage.computed_tokens == warm.usage.prompt_tokens == num_tokens
     assert warm.outputs == cold.outputs
 

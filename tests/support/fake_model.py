@@ -86,7 +86,7 @@ class FakeRunner:
         for rows in chunk.input_rows:
             size = len(rows.data) // rows.num_rows
             for i in range(rows.num_rows):
-                inputs[rows.place + i] = (rows.dtype, rows.data[i * size : (i + 1) * size])
+                inputs[rows.offset + i] = (rows.dtype, rows.data[i * size : (i + 1) * size])
         for place, token in enumerate(inputs):
             position = chunk.first_position + place
             state = mix(state, token)

@@ -41,6 +41,17 @@ class CacheGroup:
             i -= 1
         return length
 
+    def missing_block(self, found: Sequence[int], num_blocks: int, num_tokens: int) -> int:
+        """Return the last block that is not found of those which a hit one block longer would need.
+
+        There must be one: `num_blocks` is what this group allowed.
+        """
+        last = num_blocks
+        while found[last]:
+            last -= 1
+        assert last >= self._first_required(num_blocks + 1, num_tokens), "the group allows a longer hit"
+        return last
+
     def first_required(self, num_blocks: int, num_cached: int) -> int:
         """Return the first block that a hit on `num_blocks` needs whose next query is at `num_cached`."""
         return max(0, min(self.first_needed(num_cached), num_blocks - 1))

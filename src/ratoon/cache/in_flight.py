@@ -2,7 +2,7 @@
 
 Within a step every layer writes all K/V before any attention reads, so a request planned later in the step
 may build on a block that an earlier one of the same step computes. That holds for this step only:
-afterwards the block is committed, or, if the step failed, worthless to everyone who holds it.
+afterwards the block is committed, or, if the step failed, worthless to every request that holds it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ Announcement = tuple[int, Sequence[int], Sequence[bytes], Sequence[bytes]]
 
 
 class InFlight:
-    """Announced blocks by hash, one dictionary per group, into which they come when somebody looks.
+    """Announced blocks by hash, one dictionary per group, entered when a match first looks.
 
-    Most steps have nobody who does. `num_abandoned` counts the failed steps.
+    In most steps no match does. `num_abandoned` counts the failed steps.
     """
 
     __slots__ = ("_block_tokens", "_blocks", "_borrowers", "_entries", "_news", "num_abandoned")
@@ -79,7 +79,7 @@ class InFlight:
         return lost
 
     def withdraw_all(self) -> None:
-        """Let nobody find these blocks any more; who borrowed them already still depends on this step."""
+        """Make these blocks unfindable; requests that borrowed them already still depend on this step."""
         self._news.clear()
         for blocks in self._blocks:
             blocks.clear()

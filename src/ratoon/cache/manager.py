@@ -9,27 +9,30 @@ its number and its hash chain.
 import itertools
 from collections.abc import Callable, Sequence
 
-from ratoon.cache.events import CacheEvent, CacheReset, EventLog
+from ratoon.cache.events import CacheReset, EventBus
 from ratoon.cache.eviction import EvictionPolicy, LeastRecentlyUsed
 from ratoon.cache.group import CacheGroup
 from ratoon.cache.in_flight import InFlight
 from ratoon.cache.match import Match, Matcher
 from ratoon.cache.pool import BlockPool
 from ratoon.cache.request_blocks import RequestBlocks
+from ratoon.cache.snapshot import CacheSnapshot
 from ratoon.cache.stats import CacheStats
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.hash_chain import HashChain
 from ratoon.spec.cache_group import BlockTables, CacheGroupSpec
 from ratoon.spec.kv_budget import blocks_for
 
+EVENTS_KEPT = 16_384
+"""Events that a follower may be behind before it has to start again."""
+
 
 class CacheManager:
-    """All blocks, keys and tables. Sole writer of the tables, the epoch and the counter of resets.
+    """All blocks, keys and tables. Sole writer of the tables.
 
     `groups` share one pool of `num_blocks` block ids, of which id 0 is the null block. `share_in_flight`
     lets requests of one step share what that step computes; without `enable_prefix_caching` nothing is
-    keyed or matched. With `record_events`, events are kept until `take_events` is called. Raises
-    `InvalidParameterError`.
+    keyed or matched. `events` tells what happens to keys. Raises `InvalidParameterError`.
     """
 
     def __init__(
@@ -41,22 +44,25 @@ class CacheManager:
         share_in_flight: bool = True,
         enable_prefix_caching: bool = True,
         eviction: Callable[[], EvictionPolicy] = LeastRecentlyUsed,
-        record_events: bool = False,
     ) -> None:
         _check_geometry(groups, num_blocks, block_size)
         self._specs = tuple(groups)
         self.block_size = block_size
         self.groups = tuple(CacheGroup(spec, block_size) for spec in groups)
-        self.epoch = 0
         self.stats = CacheStats()
-        self.events = EventLog(recording=record_events)
-        self.pool = BlockPool(num_blocks, len(groups), eviction(), self.stats, self.events)
+        self.events = EventBus(self.stats, EVENTS_KEPT)
+        self.pool = BlockPool(num_blocks, len(groups), eviction(), self.events)
         self.in_flight = InFlight(len(groups))
         self.requests: dict[int, RequestBlocks] = {}
         self.is_caching = enable_prefix_caching
         self.is_sharing = enable_prefix_caching and share_in_flight
         self._matcher = Matcher(self.groups, block_size, self.pool, self.in_flight, self.stats)
         self._sliding = [g for g, group in enumerate(self.groups) if group.window is not None]
+
+    @property
+    def epoch(self) -> int:
+        """Counts resets; what was admitted before the last one is neither keyed nor matched any more."""
+        return self.events.epoch
 
     @property
     def num_usable_blocks(self) -> int:
@@ -201,16 +207,12 @@ class CacheManager:
 
     def reset(self) -> CacheReset:
         """Drop every key. Running requests keep their blocks, but these are never keyed or matched again."""
-        self.epoch += 1
-        self.stats.num_resets += 1
         self.in_flight.withdraw_all()
-        report = CacheReset(self.epoch, self.pool.drop_all_keys())
-        self.events.add(report)
-        return report
+        return self.events.reset(self.pool.drop_all_keys())
 
-    def take_events(self) -> tuple[CacheEvent, ...]:
-        """Return what happened to keys since the last call, in order; nothing unless events are recorded."""
-        return self.events.take()
+    def snapshot(self) -> CacheSnapshot:
+        """Return what the index holds now, for a follower of the events to start from."""
+        return CacheSnapshot(self.epoch, self.events.next_event, tuple(self.pool.keys()))
 
     def _request(self, request_id: int) -> RequestBlocks:
         try:

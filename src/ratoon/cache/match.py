@@ -14,8 +14,8 @@ from ratoon.spec.cache_group import BlockTables
 
 _log = logging.getLogger(__name__)
 
-PIECE = 512
-"""Hashes that are looked up at once."""
+HASHES_AT_ONCE = 512
+"""How many hashes are looked up before the next are fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Match:
 
     `block_ids` has 0 for blocks that lie behind a group's window. A full hit, whose blocks cover every token
     asked for, counts as one token less, because the last one must be run for its logits. `limited_by` is
-    the group that allowed no more, None if all full blocks were found. `reserve` takes a match until a key
+    the group that allowed no more, None if all full blocks were found; `missing_block` is the logical number
+    of the block that it lacked to allow one block more. `reserve` takes a match until a key
     is dropped or a step fails; `as_of` tells.
     """
 
@@ -32,6 +33,7 @@ class Match:
     num_blocks: int
     block_ids: BlockTables
     limited_by: int | None
+    missing_block: int | None
     as_of: int
 
 
@@ -62,6 +64,9 @@ class Matcher:
             firsts = [group.first_required(num_blocks, num_cached) for group in self._groups]
             if not self._strike_collision(found, firsts, num_blocks, chain):
                 break
+        missing = None
+        if limited_by is not None:
+            missing = self._groups[limited_by].missing_block(found[limited_by], num_blocks, num_tokens)
         return Match(
             num_cached_tokens=num_cached,
             num_blocks=num_blocks,
@@ -70,6 +75,7 @@ class Matcher:
                 for first, ids in zip(firsts, found, strict=True)
             ),
             limited_by=limited_by,
+            missing_block=missing,
             as_of=self._pool.num_dropped_keys + self._in_flight.num_abandoned,
         )
 
@@ -80,10 +86,10 @@ class Matcher:
         """
         committed = self._pool.indexes[group].first
         found: list[int] = []
-        for start in range(0, len(hashes), PIECE):
-            piece = hashes[start : start + PIECE]
-            blocks = list(map(committed.get, piece, repeat(NULL_BLOCK)))
-            self._in_flight.complete(group, piece, blocks)
+        for start in range(0, len(hashes), HASHES_AT_ONCE):
+            wanted = hashes[start : start + HASHES_AT_ONCE]
+            blocks = list(map(committed.get, wanted, repeat(NULL_BLOCK)))
+            self._in_flight.complete(group, wanted, blocks)
             found += blocks
             if self._groups[group].window is None and NULL_BLOCK in blocks:
                 break

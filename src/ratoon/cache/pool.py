@@ -15,16 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import cast
 
-from ratoon.cache.events import BlocksEvicted, BlocksStored, EventLog
+from ratoon.cache.events import EventBus
 from ratoon.cache.eviction import EvictionPolicy
 from ratoon.cache.index import BlockIndex
-from ratoon.cache.stats import CacheStats
 
 NULL_BLOCK = 0
 
 
 class BlockPool:
-    """Sole writer of references, keys, token records, queues and the counters of stored and evicted blocks.
+    """Sole writer of references, keys, token records and queues.
 
     `ref_counts`, `block_hashes`, `block_groups` and `block_tokens` are read by block id. A block has a key,
     its hash and its group, exactly while `block_hashes` has an entry; only then do the other two mean
@@ -32,9 +31,7 @@ class BlockPool:
     loses its key.
     """
 
-    def __init__(
-        self, num_blocks: int, num_groups: int, policy: EvictionPolicy, stats: CacheStats, events: EventLog
-    ) -> None:
+    def __init__(self, num_blocks: int, num_groups: int, policy: EvictionPolicy, events: EventBus) -> None:
         self.num_blocks = num_blocks
         self.ref_counts = [0] * num_blocks
         self.block_hashes: list[bytes | None] = [None] * num_blocks
@@ -44,7 +41,6 @@ class BlockPool:
         self.num_dropped_keys = 0
         self._free = list(range(num_blocks - 1, NULL_BLOCK, -1))  # its end is the front of the queue
         self._idle = policy
-        self._stats = stats
         self._events = events
 
     @property
@@ -54,7 +50,7 @@ class BlockPool:
 
     @property
     def num_idle(self) -> int:
-        """Blocks that nobody uses and that are still a hit."""
+        """Blocks without references that are still a hit."""
         return len(self._idle)
 
     @property
@@ -70,6 +66,12 @@ class BlockPool:
     def keyed_blocks(self) -> list[int]:
         """Return the blocks that have a key, in order of id."""
         return [block_id for block_id, block_hash in enumerate(self.block_hashes) if block_hash is not None]
+
+    def keys(self) -> Iterator[tuple[int, int, bytes]]:
+        """Go through the blocks that have a key: block id, cache group, block hash."""
+        for block_id, block_hash in enumerate(self.block_hashes):
+            if block_hash is not None:
+                yield block_id, self.block_groups[block_id], block_hash
 
     def count_refs(self, block_ids: Iterable[int], ref_count: int) -> int:
         """Return how many of the blocks have exactly `ref_count` references."""
@@ -109,8 +111,8 @@ class BlockPool:
     def release(self, block_ids: Sequence[int]) -> None:
         """Take a reference from each block, in the order given.
 
-        Of those that nobody uses any more, blocks without a key are pushed one by one to the front of the
-        queue, keyed ones go to the back. Raises `ValueError`, with nothing changed, if a block has no
+        Of those that are left without references, blocks without a key are pushed one by one to the front of
+        the queue, keyed ones go to the back. Raises `ValueError`, with nothing changed, if a block has no
         reference.
         """
         refs = self.ref_counts
@@ -146,9 +148,7 @@ class BlockPool:
             for block_id in block_ids:
                 groups[block_id] = group
         self.indexes[group].add(block_hashes, block_ids)
-        self._stats.num_stored_blocks += len(block_ids)
-        if self._events.recording:
-            self._events.add(BlocksStored(group, tuple(block_ids), tuple(block_hashes)))
+        self._events.stored(group, block_ids, block_hashes)
 
     def drop_all_keys(self) -> int:
         """Forget every key; return how many blocks had one. Idle blocks become free and keep their places."""
@@ -174,6 +174,4 @@ class BlockPool:
         for block_id in victims:
             hashes[block_id] = tokens[block_id] = None
         self.num_dropped_keys += len(lost)
-        self._stats.num_evicted_blocks += len(lost)
-        if self._events.recording:
-            self._events.add(BlocksEvicted(groups, tuple(victims), lost))
+        self._events.evicted(groups, victims, lost)

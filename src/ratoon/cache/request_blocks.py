@@ -60,7 +60,7 @@ class RequestBlocks:
         return hits, let_go
 
     def take(self, match: Match, needed: Sequence[int]) -> None:
-        """Put the blocks of a match in place, as `compare` tells."""
+        """Put the blocks of a match into the tables, as `compare` tells."""
         new = slice(self.num_filled, match.num_blocks)
         for g, first in enumerate(needed):
             self.ids[g][new] = match.block_ids[g][new]

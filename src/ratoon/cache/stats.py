@@ -1,4 +1,4 @@
-"""`CacheStats`: counters since the start. They only grow; whoever wants a rate takes differences."""
+"""`CacheStats`: counters since the start. They only grow; a rate is a difference over time."""
 
 from dataclasses import dataclass
 

@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     assert result is not None, "the last delta carries the result"
     if arguments.json:
         fields = asdict(result)
+        fields["usage"]["limited_by"] = str(result.usage.limited_by)
         fields["usage"]["computed_tokens"] = result.usage.computed_tokens
         print(json.dumps(fields))
     else:

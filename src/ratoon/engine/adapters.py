@@ -2,7 +2,7 @@
 
 A name stands for content: weights and scale, known by their digest. Loading under a name that is taken
 replaces what it stands for, and two names for the same content hold one copy. An adapter stays in memory as
-long as somebody holds it, a name or a request that is not finished, so requests end on the weights they
+long as a name or a request that is not finished refers to it, so requests end on the weights they
 began with, and the last to let go frees the memory. The store knows no arrays; `prepare` makes them.
 """
 
@@ -65,7 +65,7 @@ class AdapterStore:
         return adapter
 
     def weights_of(self, digest: bytes) -> Any:
-        """Return the weights of a content that somebody holds."""
+        """Return the weights of a content that a name or a request still holds."""
         return self._by_digest[digest].weights
 
     def load(self, name: str, path: str | Path) -> LoadedAdapter:

@@ -95,6 +95,11 @@ class AsyncEngine:
         return 0 if step is None else step.num_running
 
     @property
+    def num_paused_draft_steps(self) -> int:
+        """Steps to go without drafts, after guessing failed, until it is tried again."""
+        return self._core.draft_stats.num_paused_steps
+
+    @property
     def num_failed_in_a_row(self) -> int:
         """How many steps have failed since the last one that succeeded."""
         return self._core.totals.num_failed_in_a_row

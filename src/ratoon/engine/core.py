@@ -1,4 +1,4 @@
-"""`EngineCore`: the loop. Draft, plan, execute, apply; everything else is somebody else's."""
+"""`EngineCore`: the loop. Draft, plan, execute, apply, each done by the part that it is named after."""
 
 import time
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The hash function and the canonical byte encoding that every identity goes through.
 
 A value is encoded as a type letter, a length and its bytes, so that no two different values have the same
-encoding, and the same value has the same encoding in every process and on every machine. Whoever changes
+encoding, and the same value has the same encoding in every process and on every machine. A change of
 the encoding raises `KEY_VERSION`, which is part of every root.
 """
 

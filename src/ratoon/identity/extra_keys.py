@@ -3,7 +3,7 @@
 Each block's extras are encoded from what touches that block, relative to its start:
 
 - the digest of the adapter's content, on every block;
-- the salt, on block 0 only; as hashes are chained, it parts everything after it too;
+- the salt, on block 0 only; as hashes are chained, it separates everything after it too;
 - each media item that overlaps the block.
 
 Rows of prompt embeddings are a media item like an image's: positions at which the model is given rows of its

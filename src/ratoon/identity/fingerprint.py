@@ -12,7 +12,7 @@ class ModelFingerprint:
     Two processes with equal fingerprints may exchange blocks; under unequal ones no block ever matches.
     `attention` and `rope` are whatever values describe those settings completely (for instance dataclasses
     turned into tuples). `kv_layout` names how a block's bytes are arranged. `kernels_version` changes
-    whenever a kernel's numeric result does. `weight_epoch` is counted up by whoever changes weights in
+    whenever a kernel's numeric result does. `weight_epoch` is for code that changes weights in
     memory, where a new digest would take too long; nothing here does yet, so it is 0.
     """
 

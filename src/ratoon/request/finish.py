@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ratoon.request.hit_limit import HitLimit
+
 
 class FinishReason(StrEnum):
     """Why no more tokens come."""
@@ -17,7 +19,7 @@ class FinishReason(StrEnum):
 class Usage:
     """Tokens of one request. Every prompt token is cached or computed: the two add up to `prompt_tokens`.
 
-    `limited_by` says in words who ended the cached part, and why; None where the request never ran.
+    `limited_by` says what ended the cached part, and where; None where the request never ran.
     `committed_tokens` are those of prompt and output that other requests could find at the end. Drafts count
     when they were verified.
     """
@@ -25,7 +27,7 @@ class Usage:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
-    limited_by: str | None = None
+    limited_by: HitLimit | None = None
     committed_tokens: int = 0
     draft_tokens: int = 0
     accepted_draft_tokens: int = 0

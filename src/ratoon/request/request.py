@@ -5,6 +5,7 @@ from enum import Enum
 
 from ratoon.identity.hash_chain import HashChain
 from ratoon.request.finish import Usage
+from ratoon.request.hit_limit import HitLimit
 from ratoon.request.input_rows import InputRows
 from ratoon.request.sampling_params import SamplingParams
 
@@ -19,7 +20,7 @@ class RequestStatus(Enum):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Made by whoever brings the prompt; from `Scheduler.add` on the scheduler is the only writer.
+    """The library or the server makes it; from `Scheduler.add` on the scheduler is the only writer.
 
     The chain holds the prompt, then the output as it becomes known. `priority` is as in vLLM: lower numbers
     come first, equal ones in order of arrival. Without `read_cache` every position is computed afresh;
@@ -65,8 +66,8 @@ class Request:
     """Prompt positions that were obtained at least once."""
     num_cached: int = field(default=0, init=False)
     """Those of them that came from the cache."""
-    limited_by: str | None = field(default=None, init=False)
-    """Who allowed no more of them, in words."""
+    limited_by: HitLimit | None = field(default=None, init=False)
+    """What allowed no more of them."""
     num_committed: int = field(default=0, init=False)
     """Tokens that others could find when the request last gave its blocks back."""
     num_drafts: int = field(default=0, init=False)

@@ -15,7 +15,7 @@ class WaitingQueue:
         self._requests: list[Request] = []  # the head is last, where taking it away costs nothing
 
     def push(self, request: Request) -> None:
-        """Put a request at the place of its rank."""
+        """Put a request where its rank puts it."""
         insort(self._requests, request, key=_urgency)
 
     def head(self) -> Request:
@@ -24,9 +24,9 @@ class WaitingQueue:
 
     def remove(self, request: Request) -> None:
         """Take a request out, wherever it stands."""
-        place = bisect_left(self._requests, _urgency(request), key=_urgency)
-        assert self._requests[place] is request, "ranks are unique"
-        del self._requests[place]
+        index = bisect_left(self._requests, _urgency(request), key=_urgency)
+        assert self._requests[index] is request, "ranks are unique"
+        del self._requests[index]
 
     def __len__(self) -> int:
         return len(self._requests)

@@ -16,7 +16,7 @@ from ratoon.errors import EmptyPromptError, EngineError, GrammarError, PromptToo
 from ratoon.request.finish import FinishReason, Timings
 from ratoon.request.request import Request, RequestStatus
 from ratoon.sched.delta import RequestDelta
-from ratoon.sched.holdings import Holdings
+from ratoon.sched.kv_allocator import KVAllocator
 from ratoon.sched.limits import Limits
 from ratoon.sched.queue import WaitingQueue
 from ratoon.sched.stopping import append_output, stop_ids, token_limit
@@ -40,7 +40,7 @@ class Scheduler:
         self._limits = limits
         self._eos_token_ids = frozenset(eos_token_ids)
         self.cache = cache
-        self._holdings = Holdings(cache, limits.max_num_batched_tokens)
+        self._allocator = KVAllocator(cache, limits.max_num_batched_tokens)
         self._requests: dict[int, Request] = {}
         self._waiting = WaitingQueue()
         self._running: list[Request] = []
@@ -66,8 +66,8 @@ class Scheduler:
 
     @property
     def num_uncommitted_tokens(self) -> int:
-        """Tokens that running requests have computed and that nobody else can find (yet)."""
-        return sum(map(self._holdings.num_uncommitted, self._running))
+        """Tokens that running requests have computed and that no other request can find (yet)."""
+        return sum(map(self._allocator.num_uncommitted, self._running))
 
     @property
     def decoding(self) -> list[Request]:
@@ -84,7 +84,7 @@ class Scheduler:
                 f"The prompt has {num_prompt} tokens; the context holds {max_model_len}, answer included.",
                 hint="Shorten the prompt, or allow for more with max_model_len and kv_cache_bytes.",
             )
-        self._holdings.check_fits(token_limit(request, max_model_len) - 1)
+        self._allocator.check_fits(token_limit(request, max_model_len) - 1)
 
     def add(self, request: Request, now: float) -> None:
         """Queue a request; raises as `check` does."""
@@ -119,7 +119,7 @@ class Scheduler:
             if guesses:
                 room = budget - (len(running) - len(chunks))  # a token for this request and each after it
                 guesses = guesses[: max(0, min(room, request.max_drafts))]
-            chunk = self._holdings.extend(request, budget, tuple(guesses))
+            chunk = self._allocator.extend(request, budget, tuple(guesses))
             if chunk is not None:
                 chunks.append(chunk)
                 budget -= len(chunk.token_ids)
@@ -129,13 +129,13 @@ class Scheduler:
                 break  # the last one keeps what it has and tries again in the next step
             self._preempt(running[-1])
         while budget and has_room and len(self._waiting) and len(running) < self._limits.max_num_seqs:
-            chunk = self._holdings.admit(self._waiting.head(), budget, alone=not running)
+            chunk = self._allocator.admit(self._waiting.head(), budget, alone=not running)
             if chunk is None:
                 break
             chunks.append(chunk)
             budget -= len(chunk.token_ids)
             self._start(self._waiting.head(), now)
-        assert chunks or not self._requests, "somebody always moves"
+        assert chunks or not self._requests, "at least one request always moves"
         if not chunks:
             return StepPlan(self._num_plans, ())
         self._num_plans += 1
@@ -152,7 +152,7 @@ class Scheduler:
 
     def fail(self, plan: StepPlan, error: BaseException, now: float) -> tuple[RequestDelta, ...]:
         """End the requests of a plan whose computation raised; nothing of that step is ever found again."""
-        self._holdings.abandon()
+        self._allocator.abandon()
         failure = error if isinstance(error, EngineError) else EngineError(f"A step failed: {error!r}.")
         failure.__cause__ = None if failure is error else error
         failed = [self._requests[chunk.request_id] for chunk in plan.chunks]
@@ -167,7 +167,7 @@ class Scheduler:
 
     def _preempt(self, request: Request) -> None:
         self._running.remove(request)
-        self._holdings.release(request)
+        self._allocator.release(request)
         self._waiting.push(request)
         request.status = RequestStatus.WAITING
         request.prompt_logprobs.clear()
@@ -181,7 +181,7 @@ class Scheduler:
             request.num_drafts += chunk.num_drafts - found.num_cut_drafts
             request.num_accepted_drafts += min(found.num_accepted_drafts, len(token_ids))
             end = min(end - chunk.num_drafts + found.num_accepted_drafts, request.num_known)
-        self._holdings.commit(request, end)
+        self._allocator.commit(request, end)
         if chunk.prompt_logprobs is not None:
             request.prompt_logprobs += found.prompt_logprobs
         if found.error is not None:
@@ -209,7 +209,7 @@ class Scheduler:
         """Forget a request and give back what it holds; return `delta`, or an empty one, as its last."""
         if request.status is RequestStatus.RUNNING:
             self._running.remove(request)
-            self._holdings.release(request)
+            self._allocator.release(request)
         else:
             self._waiting.remove(request)
         del self._requests[request.id]

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class FieldError(Exception):
-    """A JSON value is not what it should be; the message completes the sentence '<place>: ...'."""
+    """A JSON value is not what it should be; the message completes the sentence '<field>: ...'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Fields:
         return self.required(name, read) if name in self._fields else default
 
     def finish(self) -> None:
-        """Refuse fields that nobody has asked for."""
+        """Refuse fields that were not read."""
         if self._fields:
             raise FieldError(f"`{next(iter(self._fields))}` is not a field here")
 
@@ -104,11 +104,11 @@ def array_of(read: Callable[[object], T]) -> Callable[[object], list[T]]:
         if not isinstance(value, list):
             raise FieldError("must be a list")
         items = []
-        for place, item in enumerate(value):
+        for index, item in enumerate(value):
             try:
                 items.append(read(item))
             except FieldError as error:
-                raise FieldError(f"item {place} {error}") from None
+                raise FieldError(f"item {index} {error}") from None
         return items
 
     return read_all

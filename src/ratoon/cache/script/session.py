@@ -57,8 +57,8 @@ class ScriptSession:
             num_blocks=script.num_blocks,
             block_size=script.block_size,
             share_in_flight=script.share_in_flight,
-            record_events=True,
         )
+        self._events = self._cache.events.subscribe()
 
     def run(self) -> Iterator[Line]:
         """Carry out one operation after the other and yield a line for each.
@@ -74,7 +74,7 @@ class ScriptSession:
                     f"Operation {number} ({name_of(operation)}) is impossible: {error}."
                 ) from None
             check_invariants(self._cache)
-            events = [entry for event in self._cache.take_events() for entry in _entries(event)]
+            events = [entry for event in self._events.read().events for entry in _entries(event)]
             yield {"op": name_of(operation), **line, "events": events}
 
     def _perform(self, operation: Operation) -> Line:

@@ -45,11 +45,11 @@ class BatchBuilder:
             np.array(positions, np.int32),
             np.array(ends, np.int32),
             self._tables.update([chunk.block_tables for chunk in chunks]),
-            tuple(np.array(self._write_slots(chunks, group), np.int64) for group in self._groups),
+            tuple(np.array(self._slot_mapping(chunks, group), np.int64) for group in self._groups),
             tuple(None if chunk.adapter is None else self._find_adapter(chunk.adapter) for chunk in chunks),
         )
 
-    def _write_slots(self, chunks: Sequence[ScheduledChunk], group: int) -> list[int]:
+    def _slot_mapping(self, chunks: Sequence[ScheduledChunk], group: int) -> list[int]:
         """Return where each row's K and V go, -1 where they are there already."""
         size = self._block_size
         slots: list[int] = []
@@ -57,8 +57,8 @@ class BatchBuilder:
             table = chunk.block_tables[group]
             first, write_from = chunk.first_position, chunk.write_from
             slots += [
-                table[place // size] * size + place % size if place >= write_from else -1
-                for place in range(first, first + len(chunk.token_ids))
+                table[position // size] * size + position % size if position >= write_from else -1
+                for position in range(first, first + len(chunk.token_ids))
             ]
         return slots
 
@@ -71,4 +71,4 @@ def given_rows(plan: StepPlan, starts: Sequence[int]) -> Iterator[tuple[int, Flo
     for chunk, start in zip(plan.chunks, starts, strict=False):
         for rows in chunk.input_rows:
             data = np.frombuffer(rows.data, np.uint8).reshape(rows.num_rows, -1)
-            yield start + rows.place, dequantize(data, rows.dtype)
+            yield start + rows.offset, dequantize(data, rows.dtype)

@@ -81,7 +81,7 @@ class RequestUsage:
             cached_tokens=sum(usage.cached_tokens for usage in usages),
             computed_tokens=sum(usage.computed_tokens for usage in usages),
             committed_tokens=sum(usage.committed_tokens for usage in usages),
-            limited_by=usages[0].limited_by,
+            limited_by=None if usages[0].limited_by is None else str(usages[0].limited_by),
             draft_tokens=sum(usage.draft_tokens for usage in usages),
             accepted_draft_tokens=sum(usage.accepted_draft_tokens for usage in usages),
             queue_s=self.queue_s,

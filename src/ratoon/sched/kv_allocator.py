@@ -1,4 +1,4 @@
-"""`Holdings`: what requests hold in the cache, asked for by the chunk.
+"""`KVAllocator`: gives requests their KV blocks, chunk by chunk.
 
 The only part of the scheduler that talks to the cache, in this order per step: `admit` or `extend` for each
 request that is planned, then `commit` for each after the step succeeded, or one `abandon`. `release` comes
@@ -8,27 +8,22 @@ A request asks for blocks only when its chunk passes the end of what it has, and
 filled a block or built on new hits.
 """
 
-from ratoon.cache.group import CacheGroup
 from ratoon.cache.manager import CacheManager
 from ratoon.cache.match import Match
 from ratoon.errors import PoolTooSmallError
+from ratoon.request.hit_limit import HitLimit, LimitReason
 from ratoon.request.request import Request
 from ratoon.sched.chunk import make_chunk
 from ratoon.step import ScheduledChunk
 
-EVERY_BLOCK = "nothing: every full block was cached"
-NOT_READ = "the request: it does not read the cache"
-CACHE_OFF = "the settings: caching is off"
 
-
-class Holdings:
+class KVAllocator:
     """Sole writer of the requests' progress in blocks and of their accounts of cached tokens."""
 
     def __init__(self, cache: CacheManager, max_chunk: int) -> None:
         self._cache = cache
         self._max_chunk = max_chunk
         self._block_size = cache.block_size
-        self._limits = tuple(map(_limit_of, cache.groups))
         self._watermark = max(1, cache.num_usable_blocks // 100)
         self._to_commit: set[int] = set()
 
@@ -49,7 +44,8 @@ class Holdings:
         """
         match = self._find(request)
         if request.limited_by is None:  # nothing was looked for
-            request.limited_by = EVERY_BLOCK if request.reads_cache else NOT_READ
+            reason = LimitReason.COMPLETE if request.reads_cache else LimitReason.NOT_READ
+            request.limited_by = HitLimit(reason)
         num_known = request.num_known
         end = min(num_known, budget + (match.num_cached_tokens if match else 0))
         keep_free = 0 if alone else self._watermark + self._blocks_for(num_known) - self._blocks_for(end)
@@ -65,7 +61,7 @@ class Holdings:
 
         A request with more than one token to go first looks whether others have computed some of them.
         Drafts come along if the chunk reaches them and there is room for all of them beside a further block
-        for everybody else: nobody is preempted for a guess.
+        for every other request: no request is preempted for a guess.
         """
         cache = self._cache
         match = self._find(request) if cache.is_sharing else None
@@ -99,13 +95,13 @@ class Holdings:
         request.block_tables = ()
 
     def num_uncommitted(self, request: Request) -> int:
-        """Return how many of the request's computed tokens nobody else can find."""
+        """Return how many of the request's computed tokens no other request can find."""
         return request.num_computed - min(request.num_computed, self._cache.num_committed(request.id))
 
     def _find(self, request: Request) -> Match | None:
         """Return a match that brings the request further than it has come by itself.
 
-        Notes who limited it, at admission and whenever it brings more of the prompt.
+        Notes what limited it, at admission and whenever it brings more of the prompt.
         """
         num_known = request.num_known
         if num_known - request.num_computed == 1 or not request.reads_cache:
@@ -113,13 +109,23 @@ class Holdings:
         match = self._cache.match(request.chain, num_known)
         prompt_part = min(match.num_cached_tokens, request.num_prompt_tokens)
         if not request.num_accounted or prompt_part > request.num_accounted:
-            request.limited_by = self._in_words(match)
+            request.limited_by = self._limit_of(request, match)
         return match if match.num_cached_tokens > request.num_computed else None
 
-    def _in_words(self, match: Match) -> str:
+    def _limit_of(self, request: Request, match: Match) -> HitLimit:
         if not self._cache.is_caching:
-            return CACHE_OFF
-        return EVERY_BLOCK if match.limited_by is None else self._limits[match.limited_by]
+            return HitLimit(LimitReason.CACHE_OFF)
+        if match.limited_by is None:
+            return HitLimit(LimitReason.COMPLETE, match.num_cached_tokens)
+        assert match.missing_block is not None, "the group that limited a match lacked a block"
+        window = self._cache.groups[match.limited_by].window
+        return HitLimit(
+            LimitReason.FULL_ATTENTION if window is None else LimitReason.WINDOW,
+            match.num_cached_tokens,
+            match.limited_by,
+            request.chain.block_hashes[match.missing_block],
+            window,
+        )
 
     def _take(
         self,
@@ -166,9 +172,3 @@ class Holdings:
 
     def _blocks_for(self, num_tokens: int) -> int:
         return self._cache.blocks_for(num_tokens, self._max_chunk)
-
-
-def _limit_of(group: CacheGroup) -> str:
-    if group.window is None:
-        return "full attention: the next block was not cached"
-    return f"the window of {group.window} tokens: its blocks before any later point were not all cached"
