@@ -19,7 +19,7 @@ FLOORS = (
     ("errors",),
     ("util",),
     ("identity", "checkpoint"),
-    ("tiers", "spec", "request", "text", "device/ops"),
+    ("tiers", "spec", "request", "text", "lint", "device/ops"),
     ("step", "grammar"),
     ("cache", "chat", "device/model", "device/sampling"),
     ("sched", "explain", "device/runner"),

@@ -27,6 +27,7 @@ COMMANDS = {
     "serve": "answer OpenAI's API over HTTP",
     "inspect": "show a model's shape and what its KV cache costs",
     "perplexity": "score a text under a model",
+    "lint": "say what in logged prompts keeps them from sharing a cached prefix",
     "cache": "run a script of cache operations, without a model",
     "lab": "measure a server and report what prefix caching gains",
 }
