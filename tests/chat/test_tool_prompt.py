@@ -43,7 +43,7 @@ def test_calls_are_written_as_the_model_wrote_them_and_results_as_the_users_word
 
 
 def test_ids_are_made_to_fit_where_a_family_wants_so_many_letters() -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "assistant", "tool_calls": [CALL, {**CALL, "id": "abcdefgh9"}]},
         {"role": "tool", "tool_call_id": "call_1", "content": "1"},
     ]

@@ -3,8 +3,7 @@
 Batches of requests run on engines with random budgets and pools, some so small that requests are preempted.
 A batch mixes tokens and input rows, the model alone and its adapters, free answers and those with a form;
 half of the engines verify drafts, right ones and wrong ones. The logits of every request, at each position
-that it generates, are compared as bytes with those of the same request alone on a cold cache, which is computed
-once.
+that it generates, are compared as bytes with those of the same request alone on a cold cache, computed once.
 
 Whatever else a request may carry becomes a field of `Ask`, drawn in `draw_asks` and put into the request in
 `Ask.request`; whatever else an engine may do is drawn in `draw_engine`. The comparison stays as it is.

@@ -132,7 +132,9 @@ def test_a_form_changes_no_key(model: LoadedModel) -> None:
 
 def test_log_probabilities_are_of_what_the_form_allows(smollm2_path: Path) -> None:
     choices = ["yes", "no", "perhaps"]
-    params = SamplingParams(temperature=0, logprobs=20, max_tokens=9, structured_outputs={"choice": choices})
+    params = SamplingParams(
+        temperature=0, logprobs=20, max_tokens=9, structured_outputs=StructuredOutputs(choice=choices)
+    )
     with LLM(smollm2_path) as llm:
         [output] = llm.generate("Is it so?", params)
     answer = output.outputs[0]
@@ -149,7 +151,7 @@ def test_answers_to_one_prompt_and_stop_strings(smollm2_path: Path) -> None:
     with LLM(smollm2_path) as llm:
         [output] = llm.generate("A person as JSON:", params)
         [again] = llm.generate("A person as JSON:", params)
-        [stopped] = llm.generate("A person as JSON:", replace(params, n=1, stop=', "age"'))
+        [stopped] = llm.generate("A person as JSON:", replace(params, n=1, stop=(', "age"',)))
         [cut] = llm.generate("A person as JSON:", replace(params, n=1, max_tokens=6))
     texts = [answer.text for answer in output.outputs]
     assert texts == [answer.text for answer in again.outputs]

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ratoon.errors import GrammarError, InvalidParameterError
@@ -52,6 +53,11 @@ class GrammarCompiler:
         self._tokenizer: LLTokenizer | None = None
         self._tokenizer_lock = threading.Lock()
         self._compiled: OrderedDict[StructuredOutputs, Future[LLMatcher]] = OrderedDict()
+
+    @property
+    def is_available(self) -> bool:
+        """Whether llguidance is installed; it is not imported for this."""
+        return find_spec("llguidance") is not None
 
     def check(self, form: StructuredOutputs) -> None:
         """Compile a form, unless that was done before.

@@ -81,7 +81,8 @@ class ChatTemplate:
     ) -> str:
         """Return the prompt. `variables` are further names the template may use (`enable_thinking`, ...).
 
-        Raises `ChatTemplateError` with the template's own words where it refuses the messages.
+        They replace no other variable. Raises `ChatTemplateError` with the template's own words where it
+        refuses the messages.
         """
         given = {
             "messages": self.prepared(messages),
@@ -90,7 +91,7 @@ class ChatTemplate:
             "documents": documents,
         }
         try:
-            return self._template.render(self._tokens | given | dict(variables or {}))
+            return self._template.render(dict(variables or {}) | self._tokens | given)
         except Exception as error:  # a template is a program: it can fail in any way
             raise ChatTemplateError(f"The chat template refuses these messages: {error}.") from error
 
