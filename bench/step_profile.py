@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ratoon.checkpoint.tensor import RawTensor
-from ratoon.device.model.load import load_decoder
+from ratoon.device.model.load_decoder import load_decoder
 from ratoon.device.ops.native import NativeOps
 from ratoon.device.ops.protocol import (
     AttentionWeights,

@@ -93,31 +93,30 @@ void bind_linear(nb::module_& m) {
             "x"_a.noconvert(), "out"_a.noconvert());
 }
 
-// An embedding reads the mapped file at every call, so it keeps the array.
-struct StoredEmbedding {
-    Bytes bytes;
-    Embedding embedding;
-};
-
 void bind_embedding(nb::module_& m) {
-    nb::class_<StoredEmbedding>(m, "Embedding")
+    nb::class_<Embedding>(m, "Embedding")
         .def(
             "__init__",
-            [](StoredEmbedding* self, std::shared_ptr<Engine> engine, const Bytes& data,
-               const std::string& dtype, std::int64_t rows, std::int64_t columns, float scale) {
-                const Format format = check_stored(data, dtype, rows, columns);
-                new (self) StoredEmbedding{
-                    data, Embedding(std::move(engine), format, data.data(), rows, columns, scale)};
+            [](Embedding* self, std::shared_ptr<Engine> engine, const std::string& dtype,
+               std::int64_t columns, float scale) {
+                const std::optional<Format> format = format_named(dtype);
+                if (!format) refuse("there are no kernels for weights stored as " + dtype);
+                require(columns >= 1 && columns % block_elements(*format) == 0,
+                        "a token table cannot have this width");
+                new (self) Embedding(std::move(engine), *format, columns, scale);
             },
-            "engine"_a, "data"_a.noconvert(), "dtype"_a, "rows"_a, "columns"_a, "scale"_a)
+            "engine"_a, "dtype"_a, "columns"_a, "scale"_a)
+        .def_prop_ro("columns", &Embedding::columns)
         .def(
             "run",
-            [](const StoredEmbedding& self, const Array<const std::int32_t, 1>& ids, const Output& out) {
-                check_output(ids, out, self.embedding.columns());
+            [](const Embedding& self, const Bytes& stored, const Output& out) {
+                require(extent(out, 1) == self.columns(), "the output has another width");
+                require(extent(stored, 0) == extent(out, 0) * row_bytes(self.format(), self.columns()),
+                        "the rows do not fill the output");
                 const nb::gil_scoped_release release;
-                self.embedding.run(ids.data(), extent(ids, 0), out.data());
+                self.run(stored.data(), extent(out, 0), out.data());
             },
-            "token_ids"_a.noconvert(), "out"_a.noconvert());
+            "stored"_a.noconvert(), "out"_a.noconvert());
 }
 
 void bind_step(nb::module_& m) {

@@ -40,26 +40,16 @@ void Linear::run(const float* x, std::int64_t num_rows, float* out) const {
     });
 }
 
-Embedding::Embedding(std::shared_ptr<Engine> engine, Format format, const std::uint8_t* stored,
-                     std::int64_t rows, std::int64_t columns, float scale)
-    : engine_(std::move(engine)),
-      format_(format),
-      stored_(stored),
-      rows_(rows),
-      columns_(columns),
-      scale_(scale) {}
+Embedding::Embedding(std::shared_ptr<Engine> engine, Format format, std::int64_t columns, float scale)
+    : engine_(std::move(engine)), format_(format), columns_(columns), scale_(scale) {}
 
-void Embedding::run(const std::int32_t* ids, std::int64_t count, float* out) const {
+void Embedding::run(const std::uint8_t* stored, std::int64_t count, float* out) const {
     const Running running(*engine_);
-    for (std::int64_t i = 0; i < count; ++i) {
-        if (ids[i] < 0 || ids[i] >= rows_)
-            refuse("token id " + std::to_string(ids[i]) + " is not in the vocabulary");
-    }
     const std::int64_t stride = row_bytes(format_, columns_);
     engine_->threads.run([&](ParallelRegion& region) {
         region.parallel_for_rows(count, [&](std::int64_t i) {
             float* row = out + i * columns_;
-            expand_row(format_, stored_ + ids[i] * stride, columns_, row);
+            expand_row(format_, stored + i * stride, columns_, row);
             for (std::int64_t c = 0; c < columns_; ++c) row[c] *= scale_;
         });
     });

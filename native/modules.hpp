@@ -27,20 +27,18 @@ private:
     std::int64_t columns_ = 0;
 };
 
-// The token table, in its stored form; rows are expanded as they are looked up.
+// Expands rows of the token table, which come in their stored form.
 class Embedding {
 public:
-    Embedding(std::shared_ptr<Engine> engine, Format format, const std::uint8_t* stored, std::int64_t rows,
-              std::int64_t columns, float scale);
+    Embedding(std::shared_ptr<Engine> engine, Format format, std::int64_t columns, float scale);
     std::int64_t columns() const { return columns_; }
-    // Throws std::invalid_argument where an id is not in the table.
-    void run(const std::int32_t* ids, std::int64_t count, float* out) const;
+    Format format() const { return format_; }
+    void run(const std::uint8_t* stored, std::int64_t count, float* out) const;
 
 private:
     std::shared_ptr<Engine> engine_;
     Format format_;
-    const std::uint8_t* stored_;
-    std::int64_t rows_, columns_;
+    std::int64_t columns_;
     float scale_;
 };
 

@@ -19,7 +19,7 @@ settings.load_profile("untimed")
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
     """Return the pulled SmolLM2 file; `make test` pulls it before it runs the suite."""
-    from ratoon.checkpoint.catalog import model_path
+    from ratoon.checkpoint.model_catalog import model_path
 
     return model_path("smollm2")
 
@@ -30,7 +30,7 @@ def gemma_path() -> Path:
 
     Not everybody who runs a part of the suite has agreed to Gemma's terms of use.
     """
-    from ratoon.checkpoint.catalog import CATALOG, model_path, pulled_folder
+    from ratoon.checkpoint.model_catalog import CATALOG, model_path, pulled_folder
 
     if not pulled_folder("gemma3-270m").is_dir():
         pytest.skip(f"Gemma is not here; `ratoon pull gemma3-270m` under {CATALOG['gemma3-270m'].terms}")

@@ -24,7 +24,7 @@ from process import START_LIMIT_S, PeerError, PeerProcess, TooSlowError
 from table import table
 from work import PEAK_MEMORY, START, WORK, Call, Work, ids
 
-from ratoon.checkpoint.resolve import resolve_model
+from ratoon.checkpoint.model_catalog import resolve_model
 from ratoon.lab.machine import describe_machine
 from ratoon.util.atomic import atomic_folder
 

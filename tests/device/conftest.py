@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ratoon.checkpoint.formats import open_checkpoint
 from ratoon.device.model.decoder import Decoder
-from ratoon.device.model.load import load_decoder
+from ratoon.device.model.load_decoder import load_decoder
 from ratoon.device.ops.protocol import KVLayout, Ops, StepInputs
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.spec.cache_groups import cache_groups

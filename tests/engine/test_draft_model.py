@@ -8,7 +8,7 @@ tokens that are known to be lies.
 from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -102,11 +102,11 @@ def plans_of(drafter: DraftModel) -> list[StepPlan]:
 def test_a_draft_model_that_failed_starts_over_and_guesses_right(make_bench: MakeBench) -> None:
     bench = make_bench()
     drafter = add_draft_model(bench)
-    speculation = bench.core._speculation
+    speculation, runner = cast(Any, bench.core._speculation), cast(Any, drafter._runner)
     request = bench.add(range(1, 30), max_tokens=40, presence_penalty=0.5)
     while bench.core.draft_stats.num_drafts < 5:
         bench.step()
-    drafter._runner.inner.failure = OSError("no memory")
+    runner.inner.failure = OSError("no memory")
     drafts = Speculation.propose(speculation, [request])
     assert drafts == {}
     assert speculation.stats.num_failures == 1

@@ -12,7 +12,7 @@ import pytest
 from ratoon.checkpoint.formats import open_checkpoint
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.model.decoder import Decoder
-from ratoon.device.model.load import load_decoder
+from ratoon.device.model.load_decoder import load_decoder
 from ratoon.device.ops.protocol import (
     Adapter,
     AdapterRows,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ratoon.checkpoint.formats import open_checkpoint
-from ratoon.device.model.load import load_decoder
+from ratoon.device.model.load_decoder import load_decoder
 from ratoon.device.ops.protocol import Floats, KVLayout, Ops, StepInputs
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.spec.cache_groups import cache_groups

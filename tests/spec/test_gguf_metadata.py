@@ -103,13 +103,16 @@ def test_gemma2_alternates_and_has_soft_caps(gguf_checkpoint: MakeCheckpoint) ->
     assert not spec.qk_norm
 
 
-@pytest.mark.parametrize(("architecture", "num_layers"), [("gemma2", 46), ("gemma3", 62)])
-def test_the_27b_gemmas_scale_attention_by_hidden_size_over_heads(
-    gguf_checkpoint: MakeCheckpoint, architecture: str, num_layers: int
+@pytest.mark.parametrize(("architecture", "hidden_size"), [("gemma2", 4608), ("gemma3", 5376)])
+def test_the_27b_gemmas_scale_attention_by_hidden_size_over_heads_however_many_layers_they_have(
+    gguf_checkpoint: MakeCheckpoint, architecture: str, hidden_size: int
 ) -> None:
-    wide = read_model_spec(gguf_checkpoint(architecture, num_layers, attention__key_length=8))
-    other = read_model_spec(gguf_checkpoint(architecture, num_layers - 1, attention__key_length=8))
-    assert (wide.attention_scale, other.attention_scale) == ((16 / 4) ** -0.5, 8**-0.5)
+    shape = {"embedding_length": hidden_size, "attention__head_count": 32}
+    wide = read_model_spec(gguf_checkpoint(architecture, 3, attention__key_length=128, **shape))
+    other = read_model_spec(gguf_checkpoint(architecture, 46, attention__key_length=256, **shape))
+    assert (wide.attention_scale, other.attention_scale) == ((hidden_size / 32) ** -0.5, 256**-0.5)
+    said = read_model_spec(gguf_checkpoint(architecture, 3, attention__scale=0.25, **shape))
+    assert said.attention_scale == 0.25
 
 
 def test_factors_of_frequencies_are_read_from_their_tensor(gguf_checkpoint: MakeCheckpoint) -> None:

@@ -15,14 +15,13 @@ def weights_digest(tensors: Iterable[RawTensor], progress: Progress) -> bytes:
     So it does not depend on where in which file a tensor lies, nor on anything that is not a weight.
     """
     in_order = sorted(tensors, key=lambda tensor: tensor.name)
-    total = sum(len(tensor.data) for tensor in in_order)
+    total = sum(tensor.num_bytes for tensor in in_order)
     digest = hashlib.sha256()
     done = 0
     for tensor in in_order:
         label = f"{tensor.name}\n{tensor.dtype}\n{tensor.shape}\n".encode()
         digest.update(len(label).to_bytes(8, "little") + label)
-        for start in range(0, len(tensor.data), _CHUNK_BYTES):
-            chunk = tensor.data[start : start + _CHUNK_BYTES]
+        for chunk in tensor.chunks(_CHUNK_BYTES):
             digest.update(chunk)
             done += len(chunk)
             progress("reading the weights once", done, total)

@@ -1,8 +1,8 @@
 """`GgufFile`: a GGUF file as a `Checkpoint`.
 
 Opening a file for the first time walks its header. When the digest is asked for, the weights are read
-once, and all that was found out, with the tokenizer in translation, is kept in the companion. From then
-on opening reads the companion and nothing else, and loads no library.
+once, and all that was found out, with the tokenizer in translation, is kept in the sidecar. From then
+on opening reads the sidecar and nothing else, and loads no library.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ratoon.checkpoint.companion import Companion, load_companion, save_companion
 from ratoon.checkpoint.digest import weights_digest
 from ratoon.checkpoint.gguf_tokenizer import translate_tokenizer
-from ratoon.checkpoint.mapped_file import map_file
-from ratoon.checkpoint.tensor import RawTensor
+from ratoon.checkpoint.model_file import ModelFile
+from ratoon.checkpoint.sidecar import Sidecar, load_sidecar, save_sidecar
+from ratoon.checkpoint.tensor import FileRange, RawTensor
 from ratoon.errors import CheckpointError, CorruptCheckpointError
 from ratoon.util.progress import Progress
 
@@ -30,12 +30,12 @@ class GgufFile:
     def __init__(self, path: Path, progress: Progress) -> None:
         self.path = path
         self._progress = progress
-        self._data = map_file(path)
-        self._companion = load_companion(path, [path])
-        self._facts = self._companion.facts if self._companion else _facts(self._header())
+        self._file = ModelFile(path)
+        self._sidecar = load_sidecar(path, [self._file])
+        self._facts = self._sidecar.facts if self._sidecar else _facts(self._header())
         self.metadata: Mapping[str, object] = self._facts["metadata"]
         self._tensors = {
-            name: RawTensor(name, tuple(shape), dtype, self._data[start : start + size])
+            name: RawTensor(name, tuple(shape), dtype, FileRange(self._file, start, size))
             for name, shape, dtype, start, size in self._facts["tensors"]
         }
 
@@ -50,21 +50,21 @@ class GgufFile:
     @cached_property
     def tokenizer_json(self) -> str:
         """Raises `UnsupportedModelError` where the file has no tokenizer, or one of an unknown kind."""
-        kept = self._companion.tokenizer_json if self._companion else ""
+        kept = self._sidecar.tokenizer_json if self._sidecar else ""
         return kept or translate_tokenizer(self._header().metadata, str(self.path))
 
     @cached_property
     def digest(self) -> bytes:
         """Kept from the first time on."""
-        if self._companion:
+        if self._sidecar:
             return bytes.fromhex(self._facts["digest"])
         digest = weights_digest(self._tensors.values(), self._progress)
         try:
             tokenizer_json = self.tokenizer_json
         except CheckpointError:
             tokenizer_json = ""  # the error comes when text is wanted
-        companion = Companion(self._facts | {"digest": digest.hex()}, tokenizer_json)
-        save_companion(self.path, [self.path], companion)
+        sidecar = Sidecar(self._facts | {"digest": digest.hex()}, tokenizer_json)
+        save_sidecar(self.path, [self._file], sidecar)
         return digest
 
     def tensor_names(self) -> tuple[str, ...]:
@@ -78,14 +78,14 @@ class GgufFile:
         return self._tensors[name]
 
     def _header(self) -> "GgufHeader":
-        # Imported here, because `gguf` takes longer to load than a companion.
+        # Imported here, because `gguf` takes longer to load than a sidecar.
         from ratoon.checkpoint.gguf_header import read_gguf_header
 
-        return read_gguf_header(self._data, str(self.path))
+        return read_gguf_header(self._file)
 
 
 def _facts(header: "GgufHeader") -> dict[str, Any]:
-    """Return what a companion keeps of a header: all but the token lists."""
+    """Return what a sidecar keeps of a header: all but the token lists."""
     return {
         "metadata": {
             key: value

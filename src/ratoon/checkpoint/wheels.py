@@ -11,8 +11,8 @@ from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryDirectory
 
-from ratoon.checkpoint.catalog import CatalogEntry
 from ratoon.checkpoint.folder_watch import watched
+from ratoon.checkpoint.model_catalog import CatalogEntry
 from ratoon.errors import PullError
 from ratoon.util.progress import Progress
 from ratoon.util.sizes import format_bytes

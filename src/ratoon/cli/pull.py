@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from ratoon.checkpoint.catalog import CATALOG, pulled_folder
+from ratoon.checkpoint.model_catalog import CATALOG, pulled_folder
 from ratoon.checkpoint.pull import pull
 from ratoon.util.progress import TerminalProgress
 from ratoon.util.sizes import format_bytes

@@ -15,7 +15,7 @@ from ratoon.checkpoint.adapter_folder import AdapterFolder
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.device.model.adapter import adapter_weights
 from ratoon.device.model.decoder import Decoder
-from ratoon.device.model.load import load_decoder
+from ratoon.device.model.load_decoder import load_decoder
 from ratoon.device.ops.protocol import KVLayout, Ops
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.device.runner.model_runner import LogitsObserver, ModelRunner

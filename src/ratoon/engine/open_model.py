@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.checkpoint.formats import open_checkpoint
-from ratoon.checkpoint.resolve import resolve_model
+from ratoon.checkpoint.model_catalog import resolve_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.cores import usable_cores
 from ratoon.errors import InvalidParameterError

@@ -10,13 +10,13 @@ from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.spec.families import Family
 from ratoon.spec.model_spec import LayerSpec, ModelSpec, RopeSpec
 from ratoon.spec.rope_scaling import linear_factors
-from ratoon.spec.settings import Settings
+from ratoon.spec.typed_metadata import Metadata
 
 
 def spec_of_gguf(checkpoint: Checkpoint, family: Family) -> ModelSpec:
     """Read the spec. Raises `CorruptCheckpointError` or `UnsupportedModelError`."""
     architecture = checkpoint.architecture
-    keys = Settings(checkpoint.metadata, checkpoint.path, f"{architecture}.")
+    keys = Metadata(checkpoint.metadata, checkpoint.path, f"{architecture}.")
     tensors = set(checkpoint.tensor_names())
     if keys.integer("expert_count", 0):
         keys.unsupported("a mixture of experts")
@@ -28,7 +28,8 @@ def spec_of_gguf(checkpoint: Checkpoint, family: Family) -> ModelSpec:
     last, beyond = (f"blk.{layer}.attn_norm.weight" in tensors for layer in (num_layers - 1, num_layers))
     if not last or beyond:
         keys.corrupt(f"its tensors are not those of {num_layers} layers")
-    scaled_by = hidden_size // num_heads if num_layers == family.wide_layers else head_dim
+    is_wide = (hidden_size, num_heads, head_dim) == family.wide_geometry
+    scaled_by = hidden_size // num_heads if is_wide else head_dim
     return ModelSpec(
         architecture=architecture,
         hidden_size=hidden_size,
@@ -40,7 +41,7 @@ def spec_of_gguf(checkpoint: Checkpoint, family: Family) -> ModelSpec:
         max_context=keys.size("context_length"),
         norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
         layers=_layers(checkpoint, keys, family, num_layers, head_dim),
-        attention_scale=scaled_by**-0.5,
+        attention_scale=keys.positive("attention.scale", scaled_by**-0.5),
         activation="gelu_tanh" if family.is_gemma else "silu",
         qkv_bias=family.qkv_bias or "blk.0.attn_q.bias" in tensors,
         qk_norm=family.qk_norm,
@@ -53,7 +54,7 @@ def spec_of_gguf(checkpoint: Checkpoint, family: Family) -> ModelSpec:
 
 
 def _layers(
-    checkpoint: Checkpoint, keys: Settings, family: Family, num_layers: int, head_dim: int
+    checkpoint: Checkpoint, keys: Metadata, family: Family, num_layers: int, head_dim: int
 ) -> tuple[LayerSpec, ...]:
     everywhere = _rope(checkpoint, keys, head_dim)
     window = keys.integer("attention.sliding_window", 0) or None
@@ -70,7 +71,7 @@ def _layers(
     )
 
 
-def _rope(checkpoint: Checkpoint, keys: Settings, head_dim: int) -> RopeSpec:
+def _rope(checkpoint: Checkpoint, keys: Metadata, head_dim: int) -> RopeSpec:
     dim = keys.size("rope.dimension_count", head_dim)
     kind = keys.get("rope.scaling.type")
     if kind not in (None, "none", "linear"):

@@ -10,12 +10,12 @@ from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.spec.families import Family
 from ratoon.spec.model_spec import LayerSpec, ModelSpec, RopeSpec
 from ratoon.spec.rope_scaling import config_rope
-from ratoon.spec.settings import Settings
+from ratoon.spec.typed_metadata import Metadata
 
 
 def spec_of_config(checkpoint: Checkpoint, family: Family) -> ModelSpec:
     """Read the spec. Raises `CorruptCheckpointError` or `UnsupportedModelError`."""
-    config = Settings(checkpoint.metadata, checkpoint.path)
+    config = Metadata(checkpoint.metadata, checkpoint.path)
     _refuse_what_is_missing(config, family)
     tensors = set(checkpoint.tensor_names())
     hidden_size, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
@@ -46,7 +46,7 @@ def spec_of_config(checkpoint: Checkpoint, family: Family) -> ModelSpec:
     )
 
 
-def _refuse_what_is_missing(config: Settings, family: Family) -> None:
+def _refuse_what_is_missing(config: Metadata, family: Family) -> None:
     if config.get("quantization_config"):
         config.unsupported("weights compressed as quantization_config says")
     if config.number("partial_rotary_factor", 1.0) != 1.0:
@@ -57,7 +57,7 @@ def _refuse_what_is_missing(config: Settings, family: Family) -> None:
         config.unsupported(f"the activation {activation!r}")
 
 
-def _layers(config: Settings, family: Family, num_layers: int, head_dim: int) -> tuple[LayerSpec, ...]:
+def _layers(config: Metadata, family: Family, num_layers: int, head_dim: int) -> tuple[LayerSpec, ...]:
     window = _window(config)
     windowed = _windowed_layers(config, family, num_layers) if window else [False] * num_layers
     everywhere, local = _ropes(config, family, head_dim)
@@ -66,13 +66,13 @@ def _layers(config: Settings, family: Family, num_layers: int, head_dim: int) ->
     )
 
 
-def _window(config: Settings) -> int | None:
+def _window(config: Metadata) -> int | None:
     if config.get("use_sliding_window") is False:  # Qwen's: the window is written down, but not used
         return None
     return config.integer("sliding_window", 0) or None
 
 
-def _windowed_layers(config: Settings, family: Family, num_layers: int) -> list[bool]:
+def _windowed_layers(config: Metadata, family: Family, num_layers: int) -> list[bool]:
     """Return for each layer whether it sees only a window, where the model has one."""
     listed = config.get("layer_types")
     if isinstance(listed, list):
@@ -87,7 +87,7 @@ def _windowed_layers(config: Settings, family: Family, num_layers: int) -> list[
     return [layer >= first for layer in range(num_layers)]
 
 
-def _ropes(config: Settings, family: Family, dim: int) -> tuple[RopeSpec, RopeSpec]:
+def _ropes(config: Metadata, family: Family, dim: int) -> tuple[RopeSpec, RopeSpec]:
     """Return the embeddings of layers that see everything and of those that see a window."""
     table = config.table("rope_parameters")
     if isinstance(table.get("full_attention"), dict):
@@ -103,5 +103,5 @@ def _ropes(config: Settings, family: Family, dim: int) -> tuple[RopeSpec, RopeSp
     return everywhere, RopeSpec(base, dim, interleaved=False)
 
 
-def _rope_of(table: Settings, dim: int) -> RopeSpec:
+def _rope_of(table: Metadata, dim: int) -> RopeSpec:
     return config_rope(table, table.positive("rope_theta"), dim)

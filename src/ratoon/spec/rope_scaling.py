@@ -3,7 +3,7 @@
 import math
 
 from ratoon.spec.model_spec import RopeSpec
-from ratoon.spec.settings import Settings
+from ratoon.spec.typed_metadata import Metadata
 
 
 def linear_factors(dim: int, factor: float) -> tuple[float, ...]:
@@ -11,7 +11,7 @@ def linear_factors(dim: int, factor: float) -> tuple[float, ...]:
     return () if factor == 1.0 else (factor,) * (dim // 2)
 
 
-def config_rope(settings: Settings, base: float, dim: int) -> RopeSpec:
+def config_rope(settings: Metadata, base: float, dim: int) -> RopeSpec:
     """Return the embedding that a `rope_scaling` or `rope_parameters` table of `config.json` describes."""
     kind = settings.get("rope_type") or settings.get("type") or "default"
     factors: tuple[float, ...] = ()
@@ -24,7 +24,7 @@ def config_rope(settings: Settings, base: float, dim: int) -> RopeSpec:
     return RopeSpec(base, dim, interleaved=False, factors=factors)
 
 
-def _llama3_factors(settings: Settings, base: float, dim: int) -> tuple[float, ...]:
+def _llama3_factors(settings: Metadata, base: float, dim: int) -> tuple[float, ...]:
     """Return Llama 3.1's factors: `factor` for long waves, 1 for short ones, a ramp between them.
 
     A wave's place on the ramp is how often it turns within the original context.

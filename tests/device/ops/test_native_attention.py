@@ -29,7 +29,7 @@ def stored(dtype: str, rows: int, columns: int) -> RawTensor:
 
 def scaled(tensor: RawTensor, factor: float) -> RawTensor:
     values = np.frombuffer(tensor.data, np.float32) * np.float32(factor)
-    return replace(tensor, data=memoryview(values.tobytes()))
+    return replace(tensor, source=memoryview(values.tobytes()))
 
 
 def weights_of(

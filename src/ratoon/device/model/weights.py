@@ -8,8 +8,8 @@ import numpy as np
 
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.checkpoint.tensor import RawTensor
-from ratoon.device.model.families import tensor_names
 from ratoon.device.model.rope_tables import rope_tables
+from ratoon.device.model.tensor_names import tensor_names
 from ratoon.device.ops.dequantize import FORMATS, tensor_values
 from ratoon.device.ops.protocol import AttentionWeights, FeedForwardWeights, Floats, LMHeadWeights, Ops, Rope
 from ratoon.errors import CorruptCheckpointError, UnsupportedModelError

@@ -129,16 +129,20 @@ class NativeLinear:
 
 
 class NativeEmbedding:
-    """The token table, read from the mapped file."""
+    """The token table, which stays in its file: its rows are read as they are looked up."""
 
-    def __init__(self, module: _native.Embedding, num_columns: int) -> None:
+    def __init__(self, module: _native.Embedding, table: RawTensor) -> None:
         self._module = module
-        self._num_columns = num_columns
+        self._table = table
 
     def __call__(self, token_ids: Ints) -> Floats:
         """Return new float32 [n, hidden] rows, scaled."""
-        out = np.empty((len(token_ids), self._num_columns), np.float32)
-        self._module.run(token_ids, out)
+        out = np.empty((len(token_ids), self._module.columns), np.float32)
+        ids = token_ids.tolist()
+        for worst in (min(ids, default=0), max(ids, default=0)):
+            if not 0 <= worst < self._table.shape[0]:
+                raise ValueError(f"token id {worst} is not in the vocabulary")
+        self._module.run(np.frombuffer(self._table.rows(ids), np.uint8), out)
         return out
 
 
@@ -182,10 +186,8 @@ class NativeOps:
 
     def embedding(self, tensor: RawTensor, scale: float) -> NativeEmbedding:
         """Make a token table."""
-        rows, columns = self._check(tensor)
-        data = np.frombuffer(tensor.data, np.uint8)
-        module = _native.Embedding(self._engine, data, tensor.dtype, rows, columns, scale)
-        return NativeEmbedding(module, columns)
+        _, columns = self._check(tensor)
+        return NativeEmbedding(_native.Embedding(self._engine, tensor.dtype, columns, scale), tensor)
 
     def attention(self, weights: AttentionWeights, pages: KVPages) -> NativeAttention:
         """Build one attention module over a pool."""
@@ -286,9 +288,7 @@ class NativeOps:
         """Pack one tensor; with `unit`, panels start afresh every so many rows (at each head)."""
         rows, columns = self._check(tensor)
         data = np.frombuffer(tensor.data, np.uint8)
-        packed = _native.pack(self._engine, data, tensor.dtype, rows, columns, unit or rows)
-        tensor.drop_pages()
-        return packed
+        return _native.pack(self._engine, data, tensor.dtype, rows, columns, unit or rows)
 
     def _rope(self, rope: Rope) -> _native.Rope:
         """Hand over a pair of tables once, however many layers use it."""

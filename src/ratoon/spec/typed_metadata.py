@@ -1,4 +1,4 @@
-"""`Settings`: a model's metadata, read with its types checked."""
+"""`Metadata`: a model's metadata, read with its types checked."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ _ABSURD = 1 << 27
 _INFINITE = 1e300
 
 
-class Settings:
+class Metadata:
     """Key-values of one model under one prefix. A null is the same as an absent key."""
 
     def __init__(self, values: Mapping[str, object], model: Path, prefix: str = "") -> None:
@@ -51,12 +51,12 @@ class Settings:
             self.corrupt(f"{self._prefix}{key} is 0")
         return value
 
-    def table(self, key: str) -> "Settings":
+    def table(self, key: str) -> "Metadata":
         """Return the settings under a key; none where it is absent."""
         value = self.get(key) or {}
         if not isinstance(value, dict):
             self.corrupt(f"{self._prefix}{key} is not a table")
-        return Settings(value, self._model)
+        return Metadata(value, self._model)
 
     def corrupt(self, what: str) -> NoReturn:
         """Raise `CorruptCheckpointError`: the model contradicts itself."""

@@ -1,9 +1,11 @@
-"""`Companion`: what was found out about a model file, kept beside it so that the next start is fast.
+"""`Sidecar`: what was found out about a model file, kept beside it so that the next start is fast.
 
 It is a cache and nothing more: where it is missing, stale, damaged or cannot be written, the model
 itself is read. It lies beside the model (`model.gguf.ratoon`, or `.ratoon` in a folder), or in the
-user's cache folder where that place cannot be written. It belongs to the model as long as the sizes and
-modification times of the model's files stay.
+user's cache folder where that place cannot be written.
+
+It is believed as long as the stamps of the model's files stay what they were. So a model that is copied or
+moved is read once more, and one that is exchanged never passes for the old one.
 
 The file is one line of JSON that tells what it belongs to, then the facts as JSON, then the tokenizer.
 """
@@ -18,37 +20,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ratoon.checkpoint.model_file import ModelFile
 from ratoon.errors import UsageError
 from ratoon.util.atomic import atomic_file
 from ratoon.util.user_cache import user_cache_folder
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Companion:
+class Sidecar:
     """`facts` is what JSON can hold; `tokenizer_json` may be empty."""
 
     facts: dict[str, Any]
     tokenizer_json: str = ""
 
 
-def load_companion(model: Path, files: Sequence[Path]) -> Companion | None:
-    """Return what `save_companion` kept for a model made of these files, if it is there, whole and fresh."""
+def load_sidecar(model: Path, files: Sequence[ModelFile]) -> Sidecar | None:
+    """Return what `save_sidecar` kept for a model made of these files, if it is there, whole and fresh."""
     for place in _places(model):
         with suppress(OSError, ValueError, KeyError, TypeError):
             stamp_line, _, body = place.read_bytes().partition(b"\n")
             stamp = json.loads(stamp_line)
             facts_bytes = stamp.pop("facts_bytes")
             if stamp == _stamp(files, body):
-                return Companion(json.loads(body[:facts_bytes]), body[facts_bytes:].decode())
+                return Sidecar(json.loads(body[:facts_bytes]), body[facts_bytes:].decode())
     return None
 
 
-def save_companion(model: Path, files: Sequence[Path], companion: Companion) -> None:
+def save_sidecar(model: Path, files: Sequence[ModelFile], sidecar: Sidecar) -> None:
     """Keep it at the first place that can be written; do nothing where none can."""
-    facts = json.dumps(companion.facts, ensure_ascii=False, separators=(",", ":")).encode()
-    body = facts + companion.tokenizer_json.encode()
+    facts = json.dumps(sidecar.facts, ensure_ascii=False, separators=(",", ":")).encode()
+    body = facts + sidecar.tokenizer_json.encode()
     stamp = json.dumps(_stamp(files, body) | {"facts_bytes": len(facts)}).encode()
     for place in _places(model):
         with suppress(OSError):
@@ -58,12 +61,11 @@ def save_companion(model: Path, files: Sequence[Path], companion: Companion) -> 
             return
 
 
-def _stamp(files: Sequence[Path], body: bytes) -> dict[str, object]:
-    """Return what a companion must agree with to be believed."""
-    stats = [(file.name, file.stat()) for file in files]
+def _stamp(files: Sequence[ModelFile], body: bytes) -> dict[str, object]:
+    """Return what a sidecar must agree with to be believed."""
     return {
-        "ratoon_companion": _FORMAT_VERSION,
-        "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats],
+        "ratoon_sidecar": _FORMAT_VERSION,
+        "files": [file.stamp() for file in files],
         "crc32": zlib.crc32(body),
     }
 
@@ -72,4 +74,4 @@ def _places(model: Path) -> Iterator[Path]:
     yield model / ".ratoon" if model.is_dir() else model.with_name(model.name + ".ratoon")
     key = hashlib.sha256(os.fsencode(model.resolve())).hexdigest()[:32]
     with suppress(UsageError):  # there is no such folder
-        yield user_cache_folder() / "companions" / f"{key}.ratoon"
+        yield user_cache_folder() / "sidecars" / f"{key}.ratoon"

