@@ -110,7 +110,8 @@ def openai_routes(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions")
     async def chat_completions(request: Request, body: ChatBody) -> Response:
         """Answer messages."""
-        generation, turn = body.request(adapter_named(body.model))
+        turn = body.turn()
+        generation = body.request(adapter_named(body.model), turn)
         make_format = partial(ChatFormat, turn=turn)
         num_top = body.top_logprobs or 0
         return respond(request, body, generation, make_format, id_prefix="chatcmpl", num_top=num_top)
