@@ -154,7 +154,7 @@ class NativeOps:
     """`Ops` in C++. `num_threads` threads compute, the calling one included.
 
     Where they are as many as the cores and `keeps_to_cores`, each but the calling one keeps to its own core.
-    `isa` forces a variant of the kernels, one of `available_variants()` or `emulated_variants()`; by default it
+    `isa` forces a variant of the kernels, one of `available_variants()` or `emulated_variants()`; the default
     is `best_variant()`.
     """
 
