@@ -12,12 +12,14 @@ _INTERVAL_S = 0.1
 
 @contextmanager
 def watched(folder: Path, total_bytes: int, stage: str, progress: Progress) -> Iterator[None]:
-    """Report the size of the folder's files, from a thread of its own, until the body ends."""
+    """Report the most that the folder's files took so far, from a thread of its own, until the body ends."""
     ended = threading.Event()
 
     def report() -> None:
+        most = 0
         while not ended.wait(_INTERVAL_S):
-            progress(stage, min(_size(folder), total_bytes), total_bytes)
+            most = max(most, min(_size(folder), total_bytes))
+            progress(stage, most, total_bytes)
 
     reporter = threading.Thread(target=report, daemon=True)
     reporter.start()
