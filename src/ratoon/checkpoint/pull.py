@@ -100,4 +100,6 @@ def _errors_of_storing(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else str(error.strerror or error)
-        raise PullError(f"{name} could not be stored: {reason}.", hint="What is whole is kept: pull again to go on.") from error
+        raise PullError(
+            f"{name} could not be stored: {reason}.", hint="What is whole is kept: pull again to go on."
+        ) from error

