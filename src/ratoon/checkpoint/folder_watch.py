@@ -1,5 +1,6 @@
 """Progress of a download that others do: by how much its folder has grown."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +34,8 @@ def watched(folder: Path, total_bytes: int, stage: str, progress: Progress) -> I
 
 def _size(folder: Path) -> int:
     total = 0
-    for file in folder.rglob("*"):
-        with suppress(OSError):  # files come and go under the walk
-            total += file.stat().st_size if file.is_file() else 0
+    for parent, _, names in os.walk(folder):  # passes over folders that are gone
+        for name in names:
+            with suppress(OSError):  # files come and go under the walk
+                total += os.stat(os.path.join(parent, name)).st_size
     return total

