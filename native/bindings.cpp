@@ -61,7 +61,7 @@ Format check_stored(const Bytes& bytes, const std::string& dtype, std::int64_t r
 
 void bind_weights(nb::module_& m) {
     nb::class_<Engine>(m, "Engine")
-        .def(nb::init<int, const std::string&>(), "num_threads"_a, "isa"_a)
+        .def(nb::init<int, const std::string&, bool>(), "num_threads"_a, "isa"_a, "keeps_to_cores"_a)
         .def_prop_ro("num_threads", [](const Engine& engine) { return engine.threads.size(); });
 
     nb::class_<PackedMatrix>(m, "Matrix");

@@ -21,8 +21,8 @@ const Kernels& kernels_named(const std::string& isa) {
 
 }  // namespace
 
-Engine::Engine(int num_threads, const std::string& isa)
-    : threads(std::max(1, num_threads)), kernels(kernels_named(isa)) {}
+Engine::Engine(int num_threads, const std::string& isa, bool keeps_to_cores)
+    : threads(std::max(1, num_threads), keeps_to_cores), kernels(kernels_named(isa)) {}
 
 Running::Running(Engine& engine) : engine_(engine) {
     if (engine_.busy.test_and_set(std::memory_order_acquire)) {

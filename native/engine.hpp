@@ -25,7 +25,7 @@ struct Workspace {
 
 struct Engine {
     // Throws std::invalid_argument for a variant that this processor cannot run.
-    Engine(int num_threads, const std::string& isa);
+    Engine(int num_threads, const std::string& isa, bool keeps_to_cores);
 
     ThreadPool threads;
     const Kernels& kernels;

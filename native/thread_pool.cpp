@@ -25,9 +25,14 @@ void pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) : threads_(static_cast<std::size_t>(num_threads)) {
+ThreadPool::ThreadPool(int num_threads, bool keeps_to_cores) : threads_(static_cast<std::size_t>(num_threads)) {
     try {
-        for (int i = 1; i < num_threads; ++i) helpers_.emplace_back([this, i] { help(i); });
+        for (int i = 1; i < num_threads; ++i) {
+            helpers_.emplace_back([this, i, keeps_to_cores] {
+                if (keeps_to_cores) keep_to_core(i, size());
+                help(i);
+            });
+        }
     } catch (...) {  // no more threads to be had
         stop();
         throw;
@@ -86,7 +91,6 @@ bool ThreadPool::ends_soon(int index, Ticket loop) const {
 }
 
 void ThreadPool::help(int index) {
-    keep_to_core(index, size());
     for (Ticket loop = 0;;) {
         loop = wait_for_loop(loop);
         if (stopping_.load()) return;

@@ -54,7 +54,8 @@ private:
 
 class ThreadPool {
 public:
-    explicit ThreadPool(int num_threads);
+    // `keeps_to_cores`: each helper keeps to a core of its own, if there are as many threads as cores.
+    explicit ThreadPool(int num_threads, bool keeps_to_cores = false);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;

@@ -17,26 +17,30 @@ class SampleSpec(NamedTuple):
     """How to choose the token after a chunk.
 
     `num_generated` counts the request's output tokens so far; with the seed it fixes the random number,
-    so the same seed gives the same output whatever else runs. `prompt_token_ids` and `output_token_ids`
-    are filled only where the parameters need the history (penalties); else they are empty.
+    so the same seed gives the same output whatever else runs. Where the parameters look at the tokens so far
+    (penalties), `new_prompt_token_ids` and `new_output_token_ids` are those that no earlier spec of the
+    request had: the runner keeps count. `draft_token_ids` stand before this token only if they are accepted.
     `banned_token_ids` may not be chosen (stop tokens before `min_tokens`).
     """
 
     params: SamplingParams
     seed: int
     num_generated: int
-    prompt_token_ids: tuple[int, ...] = ()
-    output_token_ids: tuple[int, ...] = ()
+    new_prompt_token_ids: tuple[int, ...] = ()
+    new_output_token_ids: tuple[int, ...] = ()
+    draft_token_ids: tuple[int, ...] = ()
     banned_token_ids: tuple[int, ...] = ()
 
     def after(self, token_ids: Sequence[int]) -> Self:
-        """Return the spec that holds once `token_ids` have been generated, drafts perhaps."""
+        """Return the spec that holds after the drafts `token_ids`; what was new is not repeated."""
         if not token_ids:
             return self
         num_generated = self.num_generated + len(token_ids)
         return self._replace(
             num_generated=num_generated,
-            output_token_ids=(*self.output_token_ids, *token_ids) if self.params.has_penalties else (),
+            new_prompt_token_ids=(),
+            new_output_token_ids=(),
+            draft_token_ids=(*self.draft_token_ids, *token_ids) if self.params.has_penalties else (),
             banned_token_ids=self.banned_token_ids if num_generated < self.params.min_tokens else (),
         )
 
@@ -82,10 +86,14 @@ class ScheduledChunk(NamedTuple):
 
 
 class StepPlan(NamedTuple):
-    """What one forward pass computes. In each layer all chunks' K/V is written before any attention reads."""
+    """What one forward pass computes. In each layer all chunks' K/V is written before any attention reads.
+
+    `ended` names the requests that ended since the plan before: the runner drops what it keeps for them.
+    """
 
     step_id: int
     chunks: tuple[ScheduledChunk, ...]
+    ended: tuple[int, ...] = ()
 
     @property
     def num_tokens(self) -> int:

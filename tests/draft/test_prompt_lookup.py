@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratoon.draft.drafter import NO_GUESS, Guess
-from ratoon.draft.prompt_lookup import LONGEST_MATCH, MAX_PLACES, PromptLookup, TokenIndex
+from ratoon.draft.prompt_lookup import LONGEST_MATCH, MAX_CANDIDATES, PromptLookup, TokenIndex
 from ratoon.identity.extra_keys import ExtraKeys, MediaItem
 from ratoon.request.request import Request
 
@@ -48,8 +48,8 @@ def test_longer_matches_are_another_kind_up_to_a_length() -> None:
     assert kinds == [2, 2, 3, 4, 5, 5]
 
 
-def test_only_the_latest_places_are_looked_at() -> None:
-    tokens = [8, 9, 1, 2, 3] + [1, 2, 4] * (MAX_PLACES + 1) + [8, 9, 1, 2]
+def test_only_the_latest_candidates_are_compared() -> None:
+    tokens = [8, 9, 1, 2, 3] + [1, 2, 4] * (MAX_CANDIDATES + 1) + [8, 9, 1, 2]
     assert guess(tokens, 1).tokens == [4]
 
 

@@ -5,7 +5,14 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ratoon.draft.drafter import NO_GUESS, Guess
-from ratoon.draft.speculation import PROBE_SHARE, REST_STEPS, Speculation, num_equal
+from ratoon.draft.speculation import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    PROBE_SHARE,
+    REST_STEPS,
+    Speculation,
+    num_equal,
+)
 from ratoon.request.request import Request
 from ratoon.sched.chunk import make_chunk
 from ratoon.sched.delta import RequestDelta
@@ -16,23 +23,30 @@ Right = Callable[[Request, int], bool]
 
 
 class Scripted:
-    """Guesses what it is told to, in the kind it is told, and notes how much was wished for."""
+    """Guesses what it is told to, in the kind it is told, and notes how much was wanted."""
 
     def __init__(self, *, is_free: bool = True, kind: int = 0, draft_s: float = 0) -> None:
         self.is_free = is_free
         self.draft_s = draft_s
         self.kind = kind
-        self.wishes: list[list[int]] = []
+        self.wanted: list[list[int]] = []
+        self.is_broken = False
+        self.num_resets = 0
 
-    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
-        self.wishes.append([count for _, count in wishes])
-        return [Guess([5] * count, self.kind) if count else NO_GUESS for _, count in wishes]
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Guess]:
+        self.wanted.append([count for _, count in wanted])
+        if self.is_broken:
+            raise ValueError("no idea")
+        return [Guess([5] * count, self.kind) if count else NO_GUESS for _, count in wanted]
 
     def round_seconds(self, num_requests: int) -> float:
         return self.draft_s
 
+    def reset(self) -> None:
+        self.num_resets += 1
+
     def reset_cache(self) -> None:
-        raise AssertionError("nobody asked for it")
+        raise AssertionError("no test asks for it")
 
 
 class Loop:
@@ -130,10 +144,10 @@ def test_guesses_that_do_not_pay_are_made_now_and_then_only(make_request: MakeRe
     loop = Loop(Speculation(drafter, 4), base_s=8, token_s=1)
     requests = [make_request([1, 2]), make_request([1, 2])]
     settled(loop, requests, never)
-    drafter.wishes.clear()
+    drafter.wanted.clear()
     for _ in range(3 * REST_STEPS):
         loop.step(requests, never)
-    assert sorted(drafter.wishes) == [[0, 0]] * 3 * (REST_STEPS - 1) + [[4, 4]] * 3
+    assert sorted(drafter.wanted) == [[0, 0]] * 3 * (REST_STEPS - 1) + [[4, 4]] * 3
 
 
 def test_a_draft_model_that_is_too_slow_takes_a_small_share_of_the_time(make_request: MakeRequest) -> None:
@@ -142,7 +156,7 @@ def test_a_draft_model_that_is_too_slow_takes_a_small_share_of_the_time(make_req
     requests = [make_request([1, 2]), make_request([1, 2])]
     for _ in range(1000):
         loop.step(requests, always)
-    asked = [wishes for wishes in drafter.wishes if any(wishes)]
+    asked = [wanted for wanted in drafter.wanted if any(wanted)]
     assert asked[-1] == [1, 0]
     assert len(asked) * 20 <= 1.2 * PROBE_SHARE * 10 * 1000
 
@@ -156,13 +170,43 @@ def test_a_draft_model_comes_back_when_it_pays(make_request: MakeRequest) -> Non
     assert counts == [4]
 
 
-def test_nothing_is_wished_for_past_the_end_of_an_answer(make_request: MakeRequest) -> None:
+def test_nothing_is_wanted_past_the_end_of_an_answer(make_request: MakeRequest) -> None:
     drafter = Scripted()
     request = make_request([1, 2, 3])
-    for limit, wish in ((5, 1), (4, 0), (20, 6)):
+    for limit, count in ((5, 1), (4, 0), (20, 6)):
         request.token_limit = limit
         Speculation(drafter, 6).propose([request])
-        assert drafter.wishes.pop() == [wish]
+        assert drafter.wanted.pop() == [count]
+
+
+def test_a_drafter_that_fails_is_tried_again_later_and_later(make_request: MakeRequest) -> None:
+    drafter = Scripted()
+    speculation = Speculation(drafter, 4)
+    request = make_request([1, 2])
+    drafter.is_broken = True
+    pauses = []
+    for _ in range(10):
+        assert speculation.propose([request]) == {}
+        pauses.append(speculation.stats.num_paused_steps)
+        for _ in range(pauses[-1]):
+            assert speculation.propose([request]) == {}
+    assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    assert pauses[-1] == LONGEST_PAUSE
+    assert len(drafter.wanted) == speculation.stats.num_failures == drafter.num_resets == 10
+
+
+def test_a_drafter_that_works_again_is_used_and_trusted_again(make_request: MakeRequest) -> None:
+    drafter = Scripted()
+    speculation = Speculation(drafter, 4)
+    request = make_request([1, 2])
+    for _ in range(2):
+        drafter.is_broken = True
+        speculation.propose([request])
+        assert speculation.stats.num_paused_steps == FIRST_PAUSE
+        drafter.is_broken = False
+        for _ in range(FIRST_PAUSE):
+            speculation.propose([request])
+        assert speculation.propose([request]) == {request.id: [5, 5, 5, 5]}
 
 
 def test_steps_with_prompts_teach_nothing_about_costs(make_request: MakeRequest) -> None:

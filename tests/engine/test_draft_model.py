@@ -8,7 +8,7 @@ tokens that are known to be lies.
 from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,7 @@ from ratoon.cache.manager import CacheManager
 from ratoon.draft.draft_model import MAX_BEHIND, DraftModel
 from ratoon.draft.speculation import Speculation
 from ratoon.identity.extra_keys import ExtraKeys
+from ratoon.identity.hash_chain import HashChain
 from ratoon.request.request import Request
 from ratoon.step import ChunkResult, StepPlan, StepResult
 
@@ -56,13 +57,14 @@ class Whimsical(Speculation):
         self.drafter = drafter
         self.runner = runner
         self.bench = bench
+        self.num_failures = 0
 
     def _num_paying(self, rates: Sequence[float], most: Sequence[int]) -> list[int]:
         return [self.runner.random.randint(0, count) for count in most]
 
     def propose(self, requests: Sequence[Request]) -> dict[int, Sequence[int]]:
         drafts = super().propose(requests)
-        assert not self.is_broken
+        assert self.stats.num_failures == self.num_failures
         check_invariants(self.drafter.cache)
         for request in requests:
             truth = self.bench.alone(request).output[request.num_generated :]
@@ -95,6 +97,23 @@ def plans_of(drafter: DraftModel) -> list[StepPlan]:
     runner: Any = drafter._runner
     plans: list[StepPlan] = runner.inner.plans
     return plans
+
+
+def test_a_draft_model_that_failed_starts_over_and_guesses_right(make_bench: MakeBench) -> None:
+    bench = make_bench()
+    drafter = add_draft_model(bench)
+    speculation, runner = cast(Any, bench.core._speculation), cast(Any, drafter._runner)
+    request = bench.add(range(1, 30), max_tokens=40, presence_penalty=0.5)
+    while bench.core.draft_stats.num_drafts < 5:
+        bench.step()
+    runner.inner.failure = OSError("no memory")
+    drafts = Speculation.propose(speculation, [request])
+    assert drafts == {}
+    assert speculation.stats.num_failures == 1
+    speculation.num_failures = 1
+    assert drafter.cache.num_free_blocks == drafter.cache.num_usable_blocks
+    speculation.stats.num_paused_steps = 0
+    bench.run()
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -215,7 +234,6 @@ def test_who_has_input_rows_is_not_guessed_for_nor_hashed_at_every_step(
     request = bench.request([0.5, 1.5, 3, 4, 5, 6, 7, 8])
     monkeypatch.setattr("ratoon.draft.draft_model.HashChain", None)
     assert not drafter.propose([(request, 2)])[0].tokens
-    assert not drafter._shadows
 
 
 def test_what_a_round_takes_is_measured_where_nothing_is_caught_up_with(make_bench: MakeBench) -> None:
@@ -227,16 +245,24 @@ def test_what_a_round_takes_is_measured_where_nothing_is_caught_up_with(make_ben
     assert drafter.round_seconds(4) == pytest.approx(1)
 
 
-def test_a_prompt_is_hashed_once_even_if_it_has_to_wait_for_room(make_bench: MakeBench) -> None:
+def test_a_prompt_is_hashed_once_even_if_it_has_to_wait_for_room(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class CountedChain(HashChain):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr("ratoon.draft.draft_model.HashChain", CountedChain)
     bench = make_bench()
     drafter = add_draft_model(bench, num_blocks=6)
     first, second = bench.add([1] * 17), bench.add([2] * 17)
-    wishes = [(first, 1), (second, 1)]
-    assert [len(guess.tokens) for guess in drafter.propose(wishes)] == [1, 0]
-    chain = drafter._shadows[second.id].chain
-    assert chain.num_tokens == 17
-    drafter.propose(wishes)
-    drafter.propose(wishes[1:])
-    assert drafter._shadows[second.id].chain is chain
+    wanted = [(first, 1), (second, 1)]
+    assert [len(guess.tokens) for guess in drafter.propose(wanted)] == [1, 0]
+    drafter.propose(wanted)
+    drafter.propose(wanted[1:])
+    assert [chain.num_tokens for chain in made] == [17, 17]
     drafter.propose([])
     assert drafter.cache.num_free_blocks == drafter.cache.num_usable_blocks

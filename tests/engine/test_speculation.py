@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ratoon.draft.drafter import Guess
-from ratoon.draft.speculation import Speculation
+from ratoon.draft.speculation import FIRST_PAUSE, Speculation
 from ratoon.request.finish import FinishReason
 from ratoon.request.request import Request
 
@@ -36,18 +36,21 @@ class Oracle(Speculation):
 class Silent:
     is_free = True
 
-    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
-        return [Guess() for _ in wishes]
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Guess]:
+        return [Guess() for _ in wanted]
 
     def round_seconds(self, num_requests: int) -> float:
         return 0.0
+
+    def reset(self) -> None:
+        pass
 
     def reset_cache(self) -> None:
         self.was_reset = True
 
 
 class Failing(Silent):
-    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Guess]:
         raise ValueError("no idea")
 
 
@@ -151,14 +154,15 @@ def test_a_window_lets_go_only_what_accepted_tokens_have_passed(make_bench: Make
     assert all(plan.chunks[0].num_drafts for plan in bench.runner.plans[1:-1])
 
 
-def test_a_drafter_that_breaks_is_not_asked_again_and_answers_go_on(
+def test_a_drafter_that_fails_is_left_alone_for_a_while_and_answers_go_on(
     make_bench: MakeBench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    speculation = Speculation(Failing(), 4)
-    bench = make_bench(speculation=speculation)
+    bench = make_bench(speculation=Speculation(Failing(), 4))
     bench.output_of(PROMPT, max_tokens=5)
-    assert speculation.is_broken
-    assert [record.message for record in caplog.records] == ["Guessing failed; the engine goes on without."]
+    assert bench.core.draft_stats.num_failures == 1
+    assert [record.message for record in caplog.records] == [
+        f"Guessing failed; the engine goes on without for {FIRST_PAUSE} steps."
+    ]
 
 
 def test_resetting_the_cache_resets_the_drafters(make_bench: MakeBench) -> None:

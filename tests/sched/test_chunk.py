@@ -58,7 +58,17 @@ def test_no_token_follows_where_a_row_does() -> None:
 def test_penalties_look_at_tokens_only() -> None:
     sample = make_chunk(make_request(presence_penalty=1), 9, 10, 9).sample
     assert sample is not None
-    assert (sample.prompt_token_ids, sample.output_token_ids) == ((1, 2, 3, 4), (5,))
+    assert (sample.new_prompt_token_ids, sample.new_output_token_ids) == ((1, 2, 3, 4), (5,))
     plain = make_chunk(make_request(), 9, 10, 9).sample
     assert plain is not None
-    assert (plain.prompt_token_ids, plain.output_token_ids) == ((), ())
+    assert (plain.new_prompt_token_ids, plain.new_output_token_ids) == ((), ())
+
+
+def test_the_runner_is_told_each_token_once() -> None:
+    request = make_request(presence_penalty=1)
+    make_chunk(request, 0, 9, 0)  # does not sample, so tells nothing
+    make_chunk(request, 9, 10, 9)
+    request.chain.append([6, 7])
+    sample = make_chunk(request, 11, 12, 11).sample
+    assert sample is not None
+    assert (sample.new_prompt_token_ids, sample.new_output_token_ids) == ((), (6, 7))

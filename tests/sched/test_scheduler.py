@@ -55,10 +55,13 @@ class Desk:
         results = [ChunkResult(chunk.request_id, (TOKEN,) if chunk.sample else ()) for chunk in plan.chunks]
         return self.scheduler.apply(plan, StepResult(plan.step_id, tuple(results)), now=1.0)
 
-    def step(self) -> tuple[ScheduledChunk, ...]:
+    def plan_and_apply(self) -> StepPlan:
         plan = self.scheduler.plan(now=0.0)
         self.apply(plan)
-        return plan.chunks
+        return plan
+
+    def step(self) -> tuple[ScheduledChunk, ...]:
+        return self.plan_and_apply().chunks
 
 
 def shape(chunks: Sequence[ScheduledChunk]) -> list[tuple[int, int, int]]:
@@ -239,15 +242,28 @@ def test_history_and_bans_are_sent_only_where_sampling_needs_them() -> None:
     desk = Desk()
     desk.add([1, 2])
     desk.add([3, 4], repetition_penalty=1.5, min_tokens=1, stop_token_ids=[8])
-    desk.step()
+    first = desk.step()[1].sample
     plain, penalised = (chunk.sample for chunk in desk.step())
+    assert first is not None
     assert plain is not None
     assert penalised is not None
-    assert plain.prompt_token_ids == plain.output_token_ids == plain.banned_token_ids == ()
-    assert penalised.prompt_token_ids == (3, 4)
-    assert penalised.output_token_ids == (TOKEN,)
+    assert plain.new_prompt_token_ids == plain.new_output_token_ids == plain.banned_token_ids == ()
+    assert (first.new_prompt_token_ids, first.new_output_token_ids) == ((3, 4), ())
+    assert (penalised.new_prompt_token_ids, penalised.new_output_token_ids) == ((), (TOKEN,))
     assert penalised.banned_token_ids == ()
     assert penalised.num_generated == 1
+
+
+def test_a_plan_names_the_requests_that_ended_since_the_one_before() -> None:
+    desk = Desk()
+    first, second, third = (desk.add([i, 2], max_tokens=num) for i, num in enumerate((1, 3, 3)))
+    assert desk.plan_and_apply().ended == ()
+    desk.scheduler.cancel(second, now=1.0)
+    assert desk.plan_and_apply().ended == (first, second)
+    assert desk.plan_and_apply().ended == ()
+    assert desk.plan_and_apply().ended == ()  # there is nothing to plan
+    desk.add([9])
+    assert desk.plan_and_apply().ended == (third,)
 
 
 def test_prompt_logprobs_ask_for_the_token_after_each_position() -> None:

@@ -1,4 +1,4 @@
-"""`Drafter`: whoever guesses tokens, and the `Guess` that comes of it."""
+"""`Drafter`: what guesses the next tokens of requests, and the `Guess` that it returns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,19 +23,23 @@ class Drafter(Protocol):
 
     @property
     def is_free(self) -> bool:
-        """Whether guessing takes so little time that it may be asked for what is not going to be verified."""
+        """Whether guessing takes so little time that guesses may be made that will not be verified."""
         ...
 
-    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
-        """Guess what follows each request's known tokens: at most as many tokens as are wished for.
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Guess]:
+        """Guess what follows each request's known tokens: at most as many tokens as are wanted.
 
-        `wishes` names every request that decodes. What was kept for any other is dropped. A drafter that is
-        not free guesses in kind 0 only, because it is asked for what its guesses are worth.
+        `wanted` names every request that decodes. What was kept for any other is dropped. A drafter that is
+        not free guesses in kind 0 only, because their number is decided before the guesses are known.
         """
         ...
 
     def round_seconds(self, num_requests: int) -> float:
-        """Say what it takes to guess one more token for so many requests, at least one, together."""
+        """Return the time it takes to guess one more token for so many requests, at least one, together."""
+        ...
+
+    def reset(self) -> None:
+        """Drop what was kept for every request, after `propose` has raised."""
         ...
 
     def reset_cache(self) -> None:

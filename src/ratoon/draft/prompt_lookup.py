@@ -12,21 +12,21 @@ from ratoon.request.request import Request
 LONGEST_MATCH = 16
 """Tokens up to which a longer match counts as a better one."""
 
-MAX_PLACES = 8
-"""The latest places that are looked at; others are as good."""
+MAX_CANDIDATES = 8
+"""How many of the latest occurrences of the last two tokens are compared; older ones are as good."""
 
 
 class TokenIndex:
-    """Where each pair of tokens stood in one request. Grows with it, a dictionary entry per token."""
+    """Where each pair of tokens stands in one request. Grows with it, a dictionary entry per token."""
 
     def __init__(self, first: int = 0) -> None:
-        self._places: dict[tuple[int, int], list[int]] = {}
+        self._positions: dict[tuple[int, int], list[int]] = {}
         self._next = first + 1
 
     def grow(self, tokens: Sequence[int]) -> None:
         """Take in what is new among a request's known tokens."""
-        for place in range(self._next, len(tokens)):
-            self._places.setdefault((tokens[place - 1], tokens[place]), []).append(place)
+        for position in range(self._next, len(tokens)):
+            self._positions.setdefault((tokens[position - 1], tokens[position]), []).append(position)
         self._next = max(self._next, len(tokens))
 
     def continuation(self, tokens: Sequence[int], count: int) -> Guess:
@@ -37,17 +37,17 @@ class TokenIndex:
         `tokens` are those that the index has grown to.
         """
         last = len(tokens) - 1
-        places = self._places.get((tokens[-2], tokens[-1]), ()) if last > 0 else ()
+        candidates = self._positions.get((tokens[-2], tokens[-1]), ()) if last > 0 else ()
         best, best_length = last, 0
-        for place in reversed(places[-MAX_PLACES - 1 :]):
-            length = _match_length(tokens, place, last)
-            if place < last and length > best_length:
-                best, best_length = place, length
+        for position in reversed(candidates[-MAX_CANDIDATES - 1 :]):
+            length = _match_length(tokens, position, last)
+            if position < last and length > best_length:
+                best, best_length = position, length
         if not best_length:
             return NO_GUESS
         found: list[int] = []
-        for place in range(best + 1, best + 1 + count):
-            found.append(tokens[place] if place <= last else found[place - last - 1])
+        for position in range(best + 1, best + 1 + count):
+            found.append(tokens[position] if position <= last else found[position - last - 1])
         return Guess(found, best_length.bit_length())
 
 
@@ -59,20 +59,24 @@ class PromptLookup:
     def __init__(self) -> None:
         self._indexes: dict[int, TokenIndex] = {}
 
-    def propose(self, wishes: Sequence[tuple[Request, int]]) -> list[Guess]:
+    def propose(self, wanted: Sequence[tuple[Request, int]]) -> list[Guess]:
         """See `Drafter`."""
         self._indexes = {
             request.id: self._indexes.get(request.id) or TokenIndex(request.chain.extra_keys.uniform_from)
-            for request, _ in wishes
+            for request, _ in wanted
         }
-        return [self._guess(request, count) if count else NO_GUESS for request, count in wishes]
+        return [self._guess(request, count) if count else NO_GUESS for request, count in wanted]
 
     def round_seconds(self, num_requests: int) -> float:
         """See `Drafter`."""
         return 0.0
 
+    def reset(self) -> None:
+        """See `Drafter`."""
+        self._indexes = {}
+
     def reset_cache(self) -> None:
-        """See `Drafter`; what a request told is its own."""
+        """See `Drafter`; the indexes belong to requests that run, so they stay."""
 
     def _guess(self, request: Request, count: int) -> Guess:
         index, tokens = self._indexes[request.id], request.chain.tokens
@@ -80,10 +84,10 @@ class PromptLookup:
         return index.continuation(tokens, count)
 
 
-def _match_length(tokens: Sequence[int], place: int, last: int) -> int:
-    """Return how many tokens up to `place` equal those up to `last`, `LONGEST_MATCH` at most."""
-    most = min(place + 1, LONGEST_MATCH)
+def _match_length(tokens: Sequence[int], position: int, last: int) -> int:
+    """Return how many tokens up to `position` equal those up to `last`, `LONGEST_MATCH` at most."""
+    most = min(position + 1, LONGEST_MATCH)
     for length in range(most):
-        if tokens[place - length] != tokens[last - length]:
+        if tokens[position - length] != tokens[last - length]:
             return length
     return most

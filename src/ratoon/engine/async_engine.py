@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ratoon.engine.core import EngineCore
-from ratoon.engine.cores import keep_to_first_core
+from ratoon.engine.cores import CoreClaim
 from ratoon.errors import EngineError
 from ratoon.request.finish import FinishReason
 from ratoon.request.request import Request
@@ -31,19 +31,19 @@ Listener = Callable[[RequestDelta], object]
 class AsyncEngine:
     """Owns the core from now on; its methods may be called from any thread. Close it, or use it as a context.
 
-    `num_threads` is how many threads the runner computes with, this engine's among them.
+    `cores` are claimed for the threads that the runner computes with, of which this engine's is the first.
 
     Should a bug break the engine, every listener gets a last delta with an error (and nothing else),
     and what is asked of it later raises `EngineError`, as after `close`.
     """
 
-    def __init__(self, core: EngineCore, *, num_threads: int = 1) -> None:
+    def __init__(self, core: EngineCore, *, cores: CoreClaim | None = None) -> None:
         self._core = core
         self._listeners: dict[int, Listener] = {}
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()  # None is the last
         self._lock = threading.Lock()
         self._is_open = True
-        self._num_threads = num_threads
+        self._cores = cores
         self._thread = threading.Thread(target=self._run, name="ratoon-engine", daemon=True)
         self._thread.start()
 
@@ -95,6 +95,11 @@ class AsyncEngine:
         return 0 if step is None else step.num_running
 
     @property
+    def num_paused_draft_steps(self) -> int:
+        """Steps to go without drafts, after guessing failed, until it is tried again."""
+        return self._core.draft_stats.num_paused_steps
+
+    @property
     def num_failed_in_a_row(self) -> int:
         """How many steps have failed since the last one that succeeded."""
         return self._core.totals.num_failed_in_a_row
@@ -116,7 +121,8 @@ class AsyncEngine:
         self.close()
 
     def _run(self) -> None:
-        keep_to_first_core(self._num_threads)
+        if self._cores is not None:
+            self._cores.keep_first_thread()
         try:
             while self._do_jobs():
                 self._deliver(self._core.step())

@@ -26,7 +26,7 @@ from ratoon.draft.speculation import Speculation
 from ratoon.engine.adapters import AdapterStore, PreparedAdapter
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.core import EngineCore
-from ratoon.engine.cores import usable_cores
+from ratoon.engine.cores import CoreClaim, usable_cores
 from ratoon.engine.open_model import NGRAM, OpenModel, draft_config, open_draft, open_model, resolved
 from ratoon.errors import InvalidParameterError
 from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
@@ -51,7 +51,8 @@ class LoadedModel:
 
     `config` has every None replaced by what it stands for. `root` is what every chain begins with.
     `adapters` may be used with any engine that is built on the model. `given_template` was named in the place
-    of the model's own. `draft` is the smaller model that guesses for this one, if `config` names one.
+    of the model's own. `draft` is the smaller model that guesses for this one, if `config` names one. `cores`
+    are claimed for the threads of its ops.
     """
 
     checkpoint: Checkpoint
@@ -63,6 +64,7 @@ class LoadedModel:
     ops_name: str
     root: bytes
     adapters: AdapterStore
+    cores: CoreClaim
     given_template: ChatTemplate | None = None
     draft: "LoadedModel | None" = None
 
@@ -102,17 +104,18 @@ def load_model(
     `adapters` are folders by name, `chat_template` is a file. What can be refused without the weights is
     refused before they are read.
     """
-    ops = make_ops(config)
+    cores = CoreClaim(config.threads or usable_cores())
+    ops = make_ops(config, keeps_to_cores=cores.is_held)
     opened = open_model(model, progress)
     tokenizer = load_tokenizer(opened.checkpoint)
     template = None
     if chat_template is not None:
         template = load_chat_template(opened.checkpoint, tokenizer, chat_template)
     draft = open_draft(config, opened, tokenizer, progress)
-    loaded = _load(opened, tokenizer, config, ops, progress, adapters)
+    loaded = _load(opened, tokenizer, config, ops, cores, progress, adapters)
     if draft is None:
         return replace(loaded, given_template=template)
-    guesser = _load(draft, tokenizer, draft_config(config), ops, progress)
+    guesser = _load(draft, tokenizer, draft_config(config), ops, cores, progress)
     return replace(loaded, given_template=template, draft=guesser)
 
 
@@ -121,6 +124,7 @@ def _load(
     tokenizer: Tokenizer,
     config: EngineConfig,
     ops: Ops,
+    cores: CoreClaim,
     progress: Progress,
     adapters: Mapping[str, str | Path] = NO_ADAPTERS,
 ) -> LoadedModel:
@@ -144,7 +148,9 @@ def _load(
         opened.checkpoint, spec, groups, ops, pages, num_positions=config.max_model_len, progress=progress
     )
     root = _fingerprint(opened, config, ops).root()
-    return LoadedModel(opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store)
+    return LoadedModel(
+        opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store, cores
+    )
 
 
 def build_core(
@@ -216,8 +222,11 @@ def prepare_adapter(folder: AdapterFolder, spec: ModelSpec, ops: Ops) -> Prepare
     return PreparedAdapter(ops.adapter_bytes(weights), lambda: ops.adapter(weights))
 
 
-def make_ops(config: EngineConfig) -> Ops:
-    """Return the ops asked for. Raises `InvalidParameterError` where they were not built."""
+def make_ops(config: EngineConfig, *, keeps_to_cores: bool = False) -> Ops:
+    """Return the ops asked for. Raises `InvalidParameterError` where they were not built.
+
+    `keeps_to_cores` says whether the cores were claimed for their threads.
+    """
     if config.ops != "reference":
         try:
             from ratoon.device.ops.native import NativeOps  # not there without a compiler
@@ -228,7 +237,7 @@ def make_ops(config: EngineConfig) -> Ops:
                     hint="Install Ratoon again where a C++ compiler is present.",
                 ) from error
         else:
-            return NativeOps(config.threads or usable_cores())
+            return NativeOps(config.threads or usable_cores(), keeps_to_cores=keeps_to_cores)
     return ReferenceOps()
 
 

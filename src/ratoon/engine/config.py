@@ -45,7 +45,9 @@ class EngineConfig:
     )
     adapter_bytes: int = _setting(256 * MEBIBYTE, "memory for LoRA adapters, a hard limit")
     threads: int | None = _setting(
-        None, "threads of the native ops; results do not depend on it (default: one per core)"
+        None,
+        "threads of the native ops; results do not depend on it (default: one per core, or as many as the "
+        "CPU quota allows)",
     )
     share_in_flight: bool = _setting(True, "let requests build on blocks others compute in the same step")
     eviction: str = _setting(

@@ -60,7 +60,7 @@ class LLM:
         self.model = load_model(
             model, config, progress, adapters=adapters or NO_ADAPTERS, chat_template=chat_template
         )
-        self._engine = AsyncEngine(build_core(self.model), num_threads=self.model.config.threads or 1)
+        self._engine = AsyncEngine(build_core(self.model), cores=self.model.cores)
         self._requests = RequestFactory(self.model.chain, self.model.check_params)
         self._close = weakref.finalize(self, self._engine.close)  # at the latest when the interpreter exits
 

@@ -58,6 +58,9 @@ class Request:
     prompt_logprobs: list[tuple[tuple[int, float], ...] | None] = field(default_factory=list, init=False)
     """Collected up to the first output token, with which they are handed over."""
 
+    num_told: int = field(default=0, init=False)
+    """Known tokens that the runner has been told for penalties; it remembers them through preemption."""
+
     # Accounts, kept through preemption: each prompt position counts once, by how it was first obtained.
     num_accounted: int = field(default=0, init=False)
     """Prompt positions that were obtained at least once."""

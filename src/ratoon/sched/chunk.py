@@ -20,13 +20,17 @@ def make_chunk(
     if request.params.prompt_logprobs is not None and not request.num_generated:
         prompt_logprobs = request.params.prompt_logprobs
         prompt_targets = tuple(request.tokens_between(first + 1, end + 1))
+    sample = None
+    if end == len(chain.tokens):
+        sample = sample_spec(request, request.num_told)
+        request.num_told = end
     return ScheduledChunk(  # without names, which would double the time it takes
         request.id,
         (*chain.tokens[first:end], *drafts),
         first,
         write_from,
         request.block_tables,
-        sample_spec(request) if end == len(chain.tokens) else None,
+        sample,
         len(drafts),
         prompt_logprobs,
         prompt_targets,
@@ -45,14 +49,15 @@ def _input_rows(request: Request, first: int, end: int) -> Iterator[ChunkRows]:
         yield ChunkRows(start - first, stop - start, rows.dtype, data)
 
 
-def sample_spec(request: Request) -> SampleSpec:
-    """Say how the token after the known ones is chosen."""
+def sample_spec(request: Request, num_told: int) -> SampleSpec:
+    """Say how the token after the known ones is chosen; the runner has been told the first `num_told`."""
     params = request.params
     prompt: tuple[int, ...] = ()
     output: tuple[int, ...] = ()
     if params.has_penalties:
-        known = request.tokens_between(0, request.num_prompt_tokens)
-        prompt = tuple(token for token in known if token is not None)
-        output = tuple(request.chain.tokens[request.num_prompt_tokens :])
+        num_prompt = request.num_prompt_tokens
+        new = request.tokens_between(num_told, num_prompt) if num_told < num_prompt else ()
+        prompt = tuple(token for token in new if token is not None)
+        output = tuple(request.chain.tokens[max(num_told, num_prompt) :])
     banned = banned_token_ids(request) if params.min_tokens else ()
-    return SampleSpec(params, request.seed, request.num_generated, prompt, output, banned)
+    return SampleSpec(params, request.seed, request.num_generated, prompt, output, (), banned)

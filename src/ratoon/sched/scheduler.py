@@ -44,6 +44,7 @@ class Scheduler:
         self._requests: dict[int, Request] = {}
         self._waiting = WaitingQueue()
         self._running: list[Request] = []
+        self._ended: list[int] = []  # since the last plan
         self._num_arrivals = 0
         self._num_plans = 0
         self._num_preemptions = 0
@@ -135,8 +136,11 @@ class Scheduler:
             budget -= len(chunk.token_ids)
             self._start(self._waiting.head(), now)
         assert chunks or not self._requests, "at least one request always moves"
+        if not chunks:
+            return StepPlan(self._num_plans, ())
         self._num_plans += 1
-        return StepPlan(self._num_plans, tuple(chunks))
+        ended, self._ended = tuple(self._ended), []
+        return StepPlan(self._num_plans, tuple(chunks), ended)
 
     def apply(self, plan: StepPlan, result: StepResult, now: float) -> tuple[RequestDelta, ...]:
         """Move every request of a plan that was computed; return what changed for their readers."""
@@ -206,6 +210,7 @@ class Scheduler:
         else:
             self._waiting.remove(request)
         del self._requests[request.id]
+        self._ended.append(request.id)
         request.status = RequestStatus.FINISHED
         request.adapter = None
         timings = Timings(request.arrival_s, now, request.first_scheduled_s, request.first_token_s)

@@ -48,6 +48,7 @@ ENGINE_COUNTERS = {
     "spec_decode_proposals": ("num_proposals", "Rows of drafts verified, one per answer and step."),
     "spec_decode_draft_tokens": ("num_drafts", "Drafts verified."),
     "spec_decode_accepted_tokens": ("num_accepted_drafts", "Those of them that were accepted."),
+    "spec_decode_failures": ("num_draft_failures", "Times that guessing drafts failed."),
 }
 
 ENGINE_GAUGES = {
@@ -56,6 +57,10 @@ ENGINE_GAUGES = {
     "commit_lag_tokens": (
         "num_uncommitted_tokens",
         "Tokens computed and not committed yet, over all running answers.",
+    ),
+    "spec_decode_paused_steps": (
+        "num_paused_steps",
+        "Steps to go without drafts, after guessing failed, until it is tried again.",
     ),
 }
 

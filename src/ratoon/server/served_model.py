@@ -64,7 +64,7 @@ def load_served_model(
         max_model_len=loaded.config.max_model_len or 0,
         hidden_size=loaded.spec.hidden_size,
         vocab_size=loaded.spec.vocab_size,
-        engine=AsyncEngine(build_core(loaded), num_threads=loaded.config.threads or 1),
+        engine=AsyncEngine(build_core(loaded), cores=loaded.cores),
         tokenizer=loaded.tokenizer,
         adapters=loaded.adapters,
         load_chat_template=cache(loaded.chat_template),

@@ -25,6 +25,8 @@ class EngineSnapshot:
     num_drafts: int
     num_accepted_drafts: int
     num_accepted_by_position: tuple[int, ...]
+    num_draft_failures: int
+    num_paused_steps: int
     draft_s: float
     plan_s: float
     execute_s: float
@@ -53,6 +55,8 @@ def take_snapshot(core: EngineCore) -> EngineSnapshot:
         num_drafts=drafts.num_drafts,
         num_accepted_drafts=drafts.num_accepted_drafts,
         num_accepted_by_position=tuple(drafts.num_accepted_by_position),
+        num_draft_failures=drafts.num_failures,
+        num_paused_steps=drafts.num_paused_steps,
         draft_s=totals.draft_s,
         plan_s=totals.plan_s,
         execute_s=totals.execute_s,

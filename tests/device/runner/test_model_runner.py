@@ -42,7 +42,7 @@ def _run(runner: ModelRunner, *chunks: ScheduledChunk) -> tuple[ChunkResult, ...
 
 
 def _prefill(params: SamplingParams = GREEDY, seed: int = 0, **fields: Any) -> ScheduledChunk:
-    chunk = ScheduledChunk(1, PROMPT, 0, 0, TABLES, SampleSpec(params, seed, 0))
+    chunk = ScheduledChunk(1, PROMPT, 0, 0, TABLES, SampleSpec(params, seed, 0, PROMPT))
     return chunk._replace(**fields)
 
 
@@ -51,7 +51,7 @@ def _generate(runner: ModelRunner, params: SamplingParams, num_tokens: int) -> l
     tokens = list(_run(runner, _prefill(params))[0].token_ids)
     while len(tokens) < num_tokens:
         position = len(PROMPT) + len(tokens) - 1
-        sample = SampleSpec(params, 0, len(tokens), PROMPT, tuple(tokens))
+        sample = SampleSpec(params, 0, len(tokens), (), (tokens[-1],))
         chunk = ScheduledChunk(1, (tokens[-1],), position, position, TABLES, sample)
         tokens += _run(runner, chunk)[0].token_ids
     return tokens
@@ -141,10 +141,19 @@ def test_drafts_are_accepted_up_to_the_first_wrong_one(
         drafts[num_right] = (drafts[num_right] + 1) % 61
     first = len(PROMPT) + 1
     sample = SampleSpec(params, 0, 2, PROMPT, tuple(tokens[:2]))
-    chunk = ScheduledChunk(1, (tokens[1], *drafts), first, first, TABLES, sample, num_drafts=4)
+    chunk = ScheduledChunk(2, (tokens[1], *drafts), first, first, TABLES, sample, num_drafts=4)
     result = _run(runner, chunk)[0]
     assert result.token_ids == tuple(tokens[2 : 3 + num_right])
     assert result.num_accepted_drafts == num_right
+
+
+def test_what_was_counted_for_a_request_is_dropped_when_it_has_ended(runner: ModelRunner) -> None:
+    params = SamplingParams(temperature=0, presence_penalty=2.0, logprobs=0)
+    alone = _run(runner, _prefill(params))[0]
+    told = SampleSpec(params, 0, 1, (), alone.token_ids)
+    again = _prefill(sample=SampleSpec(params, 0, 0, PROMPT))
+    assert _run(runner, _prefill(sample=told))[0].token_ids != alone.token_ids, "the penalty shows"
+    assert runner.execute(StepPlan(1, (again,), ended=(1,))).chunks == (alone,)
 
 
 def test_a_ban_until_min_tokens_ends_among_the_drafts(runner: ModelRunner) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ratoon.device.sampling.penalties import adjust
+from ratoon.device.sampling.penalties import TokenCounts, adjust
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.step import SampleSpec
 
@@ -14,13 +14,17 @@ def _adjusted(
     *, prompt: tuple[int, ...] = (), output: tuple[int, ...] = (), banned: tuple[int, ...] = (), **params: Any
 ) -> list[float]:
     before = LOGITS.copy()
-    adjusted = adjust(LOGITS, SampleSpec(SamplingParams(**params), 0, len(output), prompt, output, banned))
+    counts = TokenCounts()
+    counts.add(prompt, output[:1])
+    counts.add((), output[1:])
+    spec = SampleSpec(SamplingParams(**params), 0, len(output), banned_token_ids=banned)
+    adjusted = adjust(LOGITS, spec, counts)
     assert LOGITS.tobytes() == before.tobytes(), "the row itself stays"
     return [float(x) for x in adjusted]
 
 
 def test_parameters_that_ask_for_nothing_cost_nothing() -> None:
-    assert adjust(LOGITS, SampleSpec(SamplingParams(), 0, 3, (1, 2), (3,))) is LOGITS
+    assert adjust(LOGITS, SampleSpec(SamplingParams(), 0, 3), TokenCounts()) is LOGITS
 
 
 def test_repetition_divides_positive_and_multiplies_negative_logits_of_prompt_and_output() -> None:
@@ -51,3 +55,18 @@ def test_a_ban_is_stronger_than_any_bias() -> None:
 def test_negative_penalties_encourage(penalty: str) -> None:
     params: dict[str, Any] = {penalty: -1.0}
     assert _adjusted(output=(2,), **params)[2] == 1.5
+
+
+def test_drafts_count_for_the_rows_after_them_and_for_no_other() -> None:
+    params = SamplingParams(repetition_penalty=2.0, presence_penalty=0.5, frequency_penalty=0.25)
+    counts = TokenCounts()
+    counts.add((0, 3), (3,))
+    before = adjust(LOGITS, SampleSpec(params, 0, 1), counts).tobytes()
+
+    with_drafts = adjust(LOGITS, SampleSpec(params, 0, 4, draft_token_ids=(2, 3, 2)), counts)
+
+    known = TokenCounts()
+    known.add((0, 3), (3, 2, 3, 2))
+    assert with_drafts.tobytes() == adjust(LOGITS, SampleSpec(params, 0, 4), known).tobytes()
+    assert adjust(LOGITS, SampleSpec(params, 0, 1), counts).tobytes() == before
+    assert before != with_drafts.tobytes()

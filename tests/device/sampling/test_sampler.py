@@ -1,6 +1,7 @@
 """Sampling against its definition: sort, cut, renormalise, add a Gumbel number to each, take the best."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from ratoon.device.ops.protocol import Floats
 from ratoon.device.sampling import sampler
+from ratoon.device.sampling.penalties import TokenCounts
 from ratoon.device.sampling.randomness import gumbel, token_bits
 from ratoon.device.sampling.sampler import NEAR
 from ratoon.errors import EngineError
@@ -21,8 +23,10 @@ def _spec(seed: int = 0, num_generated: int = 0, **params: Any) -> SampleSpec:
     return SampleSpec(SamplingParams(**params), seed, num_generated)
 
 
-def _sample(logits: Floats, spec: SampleSpec) -> int:
-    return sampler.sample(logits, int(logits.argmax()), spec)
+def _sample(logits: Floats, spec: SampleSpec, prompt: Sequence[int] = (), output: Sequence[int] = ()) -> int:
+    counts = TokenCounts()
+    counts.add(prompt, output)
+    return sampler.sample(logits, int(logits.argmax()), spec, counts)
 
 
 def _kept(logits: list[float], params: SamplingParams) -> dict[int, float]:
@@ -144,9 +148,9 @@ def test_bias_bans_and_penalties_come_before_the_choice() -> None:
     assert _sample(logits, _spec(temperature=0, logit_bias={0: 50.0})) == 0
     banned = SampleSpec(SamplingParams(temperature=0), 0, 0, banned_token_ids=(1,))
     assert _sample(logits, banned) == 2
-    repeated = SampleSpec(SamplingParams(temperature=0, repetition_penalty=2.0), 0, 1, (1,), (2,))
-    assert _sample(logits, repeated) == 1
-    assert _sample(logits, SampleSpec(repeated.params, 0, 0, (1,))) == 2
+    repeated = _spec(temperature=0, repetition_penalty=2.0)
+    assert _sample(logits, repeated, prompt=(1,), output=(2,)) == 1
+    assert _sample(logits, repeated, prompt=(1,)) == 2
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

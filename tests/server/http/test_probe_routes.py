@@ -1,7 +1,11 @@
 import threading
 from typing import Any
 
+import pytest
+
 import ratoon
+from ratoon.draft.stats import DraftStats
+from ratoon.engine.core import EngineCore
 from ratoon.errors import CorruptCheckpointError
 
 
@@ -9,6 +13,20 @@ def test_a_running_server_is_alive_and_ready_and_knows_its_version(server: Any) 
     assert server.get("/health").json == {"status": "alive"}
     assert server.get("/ready").json == {"status": "ready"}
     assert server.get("/version").json == {"version": ratoon.__version__}
+
+
+def test_ready_says_when_guessing_failed_and_metrics_count_it(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start_server()
+    monkeypatch.setattr(EngineCore, "draft_stats", DraftStats(num_failures=2, num_paused_steps=87))
+    assert server.get("/ready").json == {
+        "status": "ready",
+        "speculation": "paused because guessing failed; tried again in 87 steps",
+    }
+    found = server.metrics()
+    assert found["ratoon_spec_decode_failures_total"] == 2
+    assert found["ratoon_spec_decode_paused_steps"] == 87
 
 
 def test_health_answers_while_a_step_runs(start_server: Any) -> None:

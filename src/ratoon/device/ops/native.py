@@ -149,10 +149,11 @@ class NativeEmbedding:
 class NativeOps:
     """`Ops` in C++. `num_threads` threads compute, the calling one included.
 
+    Where they are as many as the cores and `keeps_to_cores`, each but the calling one keeps to its own core.
     `isa` forces a variant of the kernels, one of `available_variants()`; the best one is the default.
     """
 
-    def __init__(self, num_threads: int, isa: str | None = None) -> None:
+    def __init__(self, num_threads: int, isa: str | None = None, *, keeps_to_cores: bool = True) -> None:
         variants = available_variants()
         self._isa = variants[0] if isa is None else isa
         if self._isa not in variants:
@@ -161,7 +162,7 @@ class NativeOps:
             )
         if not 1 <= num_threads <= MAX_THREADS:
             raise InvalidParameterError(f"the number of threads must be from 1 to {MAX_THREADS}")
-        self._engine = _native.Engine(num_threads, self._isa)
+        self._engine = _native.Engine(num_threads, self._isa, keeps_to_cores)
         self._ropes: dict[int, tuple[Rope, _native.Rope]] = {}
 
     @property

@@ -2,8 +2,8 @@
 
 A step flattens the chunks, runs the decoder over all their tokens, computes logits for the rows that
 are read, and reads them in the plan's order: first the rows of prompt log-probabilities, then those
-that sample. It knows nothing of requests beyond the plan, and keeps nothing between steps but the arrays
-made from unchanged block tables.
+that sample. It knows nothing of requests beyond the plan. Between steps it keeps the arrays made from
+unchanged block tables, and the token counts of requests with penalties until a plan says that they ended.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,11 +15,14 @@ from ratoon.device.model.decoder import Decoder
 from ratoon.device.ops.protocol import Floats
 from ratoon.device.runner.batch import BatchBuilder, FindAdapter, given_rows, no_adapter
 from ratoon.device.sampling.logprobs import top_logprobs
+from ratoon.device.sampling.penalties import TokenCounts
 from ratoon.device.sampling.sampler import sample
 from ratoon.step import ChunkResult, Logprobs, SampleSpec, ScheduledChunk, SharedReads, StepPlan, StepResult
 
 LOGIT_ROWS = 64
 """Rows whose logits are held at once: a prompt's worth of them would be larger than the model."""
+
+NO_COUNTS = TokenCounts()
 
 LogitsObserver = Callable[[int, int, bytes], None]
 """Called where a row samples: request id, position, and the bytes of the float32 logits [vocab] after it."""
@@ -40,12 +43,15 @@ class ModelRunner:
         self._decoder = decoder
         self._batch = BatchBuilder(num_groups=num_groups, block_size=block_size, find_adapter=find_adapter)
         self._observe_logits = observe_logits
+        self._token_counts: dict[int, TokenCounts] = {}
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Write the K/V of every chunk and sample where asked.
 
         Raises `EngineError` where the model computes logits that are not finite.
         """
+        for request_id in plan.ended:
+            self._token_counts.pop(request_id, None)
         token_ids, inputs = self._batch.build(plan)
         starts = inputs.cu_seqlens.tolist()
         rows = [
@@ -91,6 +97,7 @@ class ModelRunner:
         output: a sampled token is drawn from the same distribution, with the same random number, as without
         them.
         """
+        counts = self._count_tokens(chunk.request_id, spec)
         num_best = spec.params.logprobs
         num_known = len(chunk.token_ids) - chunk.num_drafts
         drafts = chunk.token_ids[num_known:]
@@ -102,10 +109,18 @@ class ModelRunner:
             if self._observe_logits is not None:
                 position = chunk.first_position + num_known + len(tokens) - 1
                 self._observe_logits(chunk.request_id, position, row.tobytes())
-            tokens += (sample(row, best, spec.after(tokens)),)
+            tokens += (sample(row, best, spec.after(tokens), counts),)
             if num_best is not None:
                 logprobs.append(top_logprobs(row, best, num_best, tokens[-1]))
         return tokens, tuple(logprobs)
+
+    def _count_tokens(self, request_id: int, spec: SampleSpec) -> TokenCounts:
+        """Return the counts of a request's known tokens; kept from step to step where penalties need them."""
+        if not spec.params.has_penalties:
+            return NO_COUNTS
+        counts = self._token_counts.setdefault(request_id, TokenCounts())
+        counts.add(spec.new_prompt_token_ids, spec.new_output_token_ids)
+        return counts
 
 
 def _rows_read(chunk: ScheduledChunk, start: int) -> Iterator[int]:

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from ratoon.device.ops.protocol import Floats
-from ratoon.device.sampling.penalties import adjust
+from ratoon.device.sampling.penalties import TokenCounts, adjust
 from ratoon.device.sampling.randomness import bits_for, gumbel, token_bits
 from ratoon.device.sampling.soundness import check_sound
 from ratoon.request.sampling_params import SamplingParams
@@ -32,12 +32,12 @@ NEAR = -8.0
 """Tokens that are rarer than the best by more than exp(8) seldom matter to top-p, and seldom win a race."""
 
 
-def sample(logits: Floats, best: int, spec: SampleSpec) -> int:
+def sample(logits: Floats, best: int, spec: SampleSpec, counts: TokenCounts) -> int:
     """Choose a token from float32 logits [vocab], whose argmax is `best` and which stay as they are.
 
-    Raises as `check_sound` does.
+    `counts` are of the request's tokens so far, drafts aside. Raises as `check_sound` does.
     """
-    adjusted = adjust(logits, spec)
+    adjusted = adjust(logits, spec, counts)
     if adjusted is not logits:
         best = int(adjusted.argmax())
     check_sound(adjusted, best)

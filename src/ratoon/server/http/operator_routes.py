@@ -33,6 +33,10 @@ def probe_routes(service: Service) -> APIRouter:
     async def ready() -> dict[str, str]:
         """Answer 200 while requests are served, and 503 while they are not."""
         service.check_ready()
+        num_steps = service.model.engine.num_paused_draft_steps
+        if num_steps:
+            paused = f"paused because guessing failed; tried again in {num_steps} steps"
+            return {"status": "ready", "speculation": paused}
         return {"status": "ready"}
 
     @router.get("/version")

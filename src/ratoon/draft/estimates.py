@@ -1,4 +1,10 @@
-"""`StepCost`: what a step costs by the number of its tokens, learned from the steps themselves."""
+"""What is learned while running: how often drafts are accepted, and what a step costs by its size."""
+
+FIRST_RATE = 0.5
+"""Acceptance rate that is assumed before any trial: high enough that there will be trials."""
+
+PRIOR_TRIALS = 2.0
+"""How many trials of its own the rate seen by others is worth."""
 
 MEMORY = 200
 """Steps after which one is all but forgotten."""
@@ -20,6 +26,34 @@ RANGE = 0.6, 1.6
 
 TINY = 1e-9
 """Seconds, for a step of which nothing is known."""
+
+
+class AcceptanceRate:
+    """How often a kind of draft is accepted: a fading average over about `memory` trials.
+
+    While a rate has few trials of its own it leans on `others`, which counts every trial too.
+    """
+
+    __slots__ = ("_accepted", "_keep", "_others", "_trials")
+
+    def __init__(self, memory: int, others: "AcceptanceRate | None" = None) -> None:
+        self._keep = 1 - 1 / memory
+        self._others = others
+        self._accepted = 0.0
+        self._trials = 0.0
+
+    @property
+    def rate(self) -> float:
+        """The chance that the next draft is accepted if those before it are."""
+        expected = FIRST_RATE if self._others is None else self._others.rate
+        return (self._accepted + PRIOR_TRIALS * expected) / (self._trials + PRIOR_TRIALS)
+
+    def add(self, *, accepted: bool) -> None:
+        """Count a trial, for the others too."""
+        self._accepted = self._accepted * self._keep + accepted
+        self._trials = self._trials * self._keep + 1
+        if self._others is not None:
+            self._others.add(accepted=accepted)
 
 
 class StepCost:

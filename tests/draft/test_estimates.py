@@ -1,6 +1,6 @@
 import pytest
 
-from ratoon.draft.step_cost import PRIOR_TOKENS, StepCost
+from ratoon.draft.estimates import FIRST_RATE, PRIOR_TOKENS, AcceptanceRate, StepCost
 
 
 def test_a_straight_line_is_found() -> None:
@@ -57,3 +57,34 @@ def test_a_machine_that_changes_is_followed() -> None:
 
 def test_before_the_first_step_everything_costs_next_to_nothing() -> None:
     assert 0 < StepCost().seconds(9) < 1e-6
+
+
+def test_before_any_trial_the_first_rate_holds() -> None:
+    assert AcceptanceRate(10).rate == FIRST_RATE
+    assert AcceptanceRate(10, AcceptanceRate(100)).rate == FIRST_RATE
+
+
+def test_the_rate_follows_the_trials() -> None:
+    found = AcceptanceRate(20)
+    for i in range(1000):
+        found.add(accepted=i % 4 != 0)
+    assert abs(found.rate - 0.75) < 0.05
+
+
+def test_old_trials_fade() -> None:
+    found = AcceptanceRate(20)
+    for accepted in [True] * 1000 + [False] * 60:
+        found.add(accepted=accepted)
+    assert found.rate < 0.1
+
+
+def test_a_new_rate_leans_on_the_others_and_adds_to_them() -> None:
+    others = AcceptanceRate(200)
+    one = AcceptanceRate(20, others)
+    for _ in range(100):
+        one.add(accepted=True)
+    newcomer = AcceptanceRate(20, others)
+    assert newcomer.rate == others.rate > 0.95
+    for _ in range(20):
+        newcomer.add(accepted=False)
+    assert newcomer.rate < 0.15 < others.rate
