@@ -1,6 +1,7 @@
-"""Gemma 2 and 3 with every switch set to something that shows, against logits of another engine.
+"""Families with every switch set to something that shows, against logits of another engine.
 
-The models are tiny and random, in the very folders that the other engine wrote.
+The models are tiny and random, in the very folders that the other engine wrote. Where RoPE is scaled, the tokens
+go beyond the original context.
 """
 
 import json
@@ -21,9 +22,10 @@ from ratoon.spec.model_reader import read_model_spec
 from ratoon.spec.model_spec import ModelSpec
 
 FOLDER = Path(__file__).parent / "tiny"
-MODELS = ("gemma2", "gemma3")
+MODELS = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 BLOCK = 4
 NUM_BLOCKS = 10
+NUM_POSITIONS = 40
 TOLERANCE = 5e-5
 Change = Callable[[ModelSpec], ModelSpec]
 
@@ -39,9 +41,10 @@ def logits_of(name: str, ops: Ops, change: Change = lambda spec: spec) -> Floats
     checkpoint = open_checkpoint(FOLDER / name)
     spec = change(read_model_spec(checkpoint))
     groups = cache_groups(spec)
-    num_blocks, num_slots = 1 + NUM_BLOCKS * len(groups), len(groups[0].layers)
+    num_blocks, num_slots = 1 + NUM_BLOCKS * len(groups), max(len(group.layers) for group in groups)
     layout = KVLayout(num_blocks, BLOCK, num_slots, spec.num_kv_heads, spec.head_dim, "f32")
-    decoder = load_decoder(checkpoint, spec, groups, ops, ops.pages(layout))
+    pages = ops.pages(layout)
+    decoder = load_decoder(checkpoint, spec, groups, ops, pages, num_positions=NUM_POSITIONS)
     tables = np.arange(1, 1 + NUM_BLOCKS * len(groups), dtype=np.int32).reshape(len(groups), 1, -1)
     tokens, _ = recorded(name)
     hidden = []
@@ -68,6 +71,11 @@ def test_the_native_ops_compute_what_was_recorded(name: str) -> None:
     )
 
 
+def changed_rope(spec: ModelSpec, **changes: Any) -> ModelSpec:
+    layers = (replace(layer, rope=replace(layer.rope, **changes)) for layer in spec.layers)
+    return replace(spec, layers=tuple(layers))
+
+
 def changed_layers(spec: ModelSpec, **changes: Any) -> ModelSpec:
     return replace(spec, layers=tuple(replace(layer, **changes) for layer in spec.layers))
 
@@ -85,6 +93,21 @@ def changed_layers(spec: ModelSpec, **changes: Any) -> ModelSpec:
         ("gemma3", lambda spec: replace(spec, qk_norm=False)),
         ("gemma3", lambda spec: changed_layers(spec, rope=spec.layers[0].rope)),
         ("gemma3", lambda spec: replace(spec, attention_scale=spec.head_dim**-0.5)),
+        ("gemma3-images", lambda spec: changed_rope(spec, factors=())),
+        ("qwen3", lambda spec: replace(spec, qk_norm=False)),
+        ("granite", lambda spec: replace(spec, embedding_scale=3.0)),
+        ("granite", lambda spec: replace(spec, norm_eps=0.02)),
+        ("granite", lambda spec: replace(spec, logits_scale=1.0)),
+        ("granite", lambda spec: replace(spec, attention_scale=spec.head_dim**-0.5)),
+        ("smollm3", lambda spec: changed_layers(spec, rope=spec.layers[0].rope)),
+        ("phi3", lambda spec: changed_rope(spec, long_factors=())),
+        ("phi3", lambda spec: changed_rope(spec, scale=1.0)),
+        ("phi3", lambda spec: changed_layers(spec, window=None)),
+        ("rope-linear", lambda spec: changed_rope(spec, factors=())),
+        ("rope-dynamic", lambda spec: changed_rope(spec, dynamic_factor=0.0)),
+        ("rope-yarn", lambda spec: changed_rope(spec, factors=())),
+        ("rope-yarn", lambda spec: changed_rope(spec, scale=1.0)),
+        ("rope-llama3", lambda spec: changed_rope(spec, factors=())),
     ],
 )  # fmt: skip
 def test_a_switch_set_wrongly_would_be_seen(name: str, change: Change) -> None:
