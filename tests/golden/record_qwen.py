@@ -60,9 +60,9 @@ PROMPTS = {
 }
 
 
-@torch.no_grad()
 def main(model_file: str, folder: str) -> None:
     """Write `continuations.json`, `perplexity.json` and `chat_cases.json`."""
+    torch.set_grad_enabled(False)
     path = Path(model_file)
     model = transformers.AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
