@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from ratoon.engine.adapters import LoadedAdapter
 from ratoon.errors import UnknownAdapterError
+from ratoon.server.generation.explain_prompt import explain_prompt
 from ratoon.server.generation.request import GenerationRequest
 from ratoon.server.generation.response import GenerationResponse
 from ratoon.server.http.body import Body
@@ -114,6 +115,12 @@ def openai_routes(service: Service) -> APIRouter:
         generation = body.request(adapter_named(body.model))
         num_top = body.top_logprobs or 0
         return respond(request, body, generation, ChatFormat, id_prefix="chatcmpl", num_top=num_top)
+
+    @router.post("/cache/explain")
+    async def explain(request: Request, body: ChatBody | CompletionBody) -> dict[str, object]:
+        """Explain what the first prompt of a body would find in the cache, without running it."""
+        generation = body.request(adapter_named(body.model))
+        return await explain_prompt(service, request.state.tenant, generation)
 
     @router.get("/v1/models")
     async def models() -> dict[str, object]:
