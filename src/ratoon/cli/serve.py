@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from ratoon.chat.reasoning import REASONING_FORMATS
+from ratoon.chat.tool_format import TOOL_FORMATS
 from ratoon.cli.adapter_options import adapters, add_adapter_option
 from ratoon.cli.engine_options import (
     add_chat_template_option,
@@ -30,6 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     server.add_argument(
         "--served-model-name", metavar="NAME", help="what clients call the model (default: MODEL)"
+    )
+    server.add_argument(
+        "--tool-parser",
+        choices=tuple(TOOL_FORMATS),
+        help="how the model writes tool calls (default: as its chat template says)",
+    )
+    server.add_argument(
+        "--reasoning-parser",
+        choices=(*REASONING_FORMATS, "none"),
+        help="how the model marks its reasoning (default: as its chat template says)",
     )
     server.add_argument(
         "--drain-timeout", type=float, default=30.0, metavar="S",
@@ -108,6 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         served_model_name=arguments.served_model_name,
         chat_template=arguments.chat_template,
+        tool_parser=arguments.tool_parser,
+        reasoning_parser=arguments.reasoning_parser,
         api_key=arguments.api_key,
         api_keys=arguments.api_keys,
         admin_key=arguments.admin_key,

@@ -1,10 +1,9 @@
 """OpenAI's endpoints, and vLLM's `/tokenize` and `/detokenize`. They need a key if there are any."""
 
 import asyncio
-import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 
 from fastapi import APIRouter, Request
@@ -17,13 +16,12 @@ from ratoon.server.generation.request import GenerationRequest
 from ratoon.server.generation.response import GenerationResponse
 from ratoon.server.http.body import Body
 from ratoon.server.http.errors import ApiError
+from ratoon.server.http.warnings import unknown_field_warning
 from ratoon.server.openai.body import GenerationBody
 from ratoon.server.openai.chat import ChatBody, ChatFormat, Conversation
 from ratoon.server.openai.completions import CompletionBody, CompletionFormat
 from ratoon.server.openai.format import Envelope, OpenAIFormat
 from ratoon.server.service import Service
-
-MAX_NAMED_FIELDS = 8
 
 
 class TokenizeBody(Body):
@@ -56,7 +54,7 @@ def openai_routes(service: Service) -> APIRouter:
         http_request: Request,
         body: GenerationBody,
         request: GenerationRequest,
-        make_format: type[OpenAIFormat],
+        make_format: Callable[[Envelope], OpenAIFormat],
         *,
         id_prefix: str,
         num_top: int = 0,
@@ -112,9 +110,11 @@ def openai_routes(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions")
     async def chat_completions(request: Request, body: ChatBody) -> Response:
         """Answer messages."""
-        generation = body.request(adapter_named(body.model))
+        turn = body.turn()
+        generation = body.request(adapter_named(body.model), turn)
+        make_format = partial(ChatFormat, turn=turn)
         num_top = body.top_logprobs or 0
-        return respond(request, body, generation, ChatFormat, id_prefix="chatcmpl", num_top=num_top)
+        return respond(request, body, generation, make_format, id_prefix="chatcmpl", num_top=num_top)
 
     @router.post("/cache/explain")
     async def explain(request: Request, body: ChatBody | CompletionBody) -> dict[str, object]:
@@ -162,12 +162,3 @@ def openai_routes(service: Service) -> APIRouter:
         return JSONResponse({"prompt": text}, headers=unknown_field_warning(body.unknown_fields()))
 
     return router
-
-
-def unknown_field_warning(names: Sequence[str]) -> dict[str, str]:
-    """Return the header that names the fields which were ignored; none where there are none."""
-    if not names:
-        return {}
-    shown = ", ".join(names[:MAX_NAMED_FIELDS]) + (", ..." if len(names) > MAX_NAMED_FIELDS else "")
-    text = json.dumps(f"ignored unknown fields: {shown}")[:1000]
-    return {"Warning": f"299 ratoon {text}"}
