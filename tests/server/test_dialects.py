@@ -49,8 +49,8 @@ def chat_body(turns: Turns) -> dict[str, Any]:
         if kind == "call":
             if messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": None})
-            function = {"name": "get_weather", "arguments": json.dumps(ARGUMENTS)}
-            call = {"id": what, "type": "function", "function": function}
+            function: dict[str, Any] = {"name": "get_weather", "arguments": json.dumps(ARGUMENTS)}
+            call: dict[str, Any] = {"id": what, "type": "function", "function": function}
             messages[-1].setdefault("tool_calls", []).append(call)
         elif kind == "result":
             messages.append({"role": "tool", "tool_call_id": what[0], "content": what[1]})
@@ -89,8 +89,10 @@ def responses_body(turns: Turns) -> dict[str, Any]:
         if kind == "system":
             body["instructions"] = what
         elif kind == "call":
-            call = {"call_id": what, "name": "get_weather", "arguments": json.dumps(ARGUMENTS)}
-            body["input"].append({"type": "function_call", **call})
+            arguments = json.dumps(ARGUMENTS)
+            body["input"].append(
+                {"type": "function_call", "call_id": what, "name": "get_weather", "arguments": arguments}
+            )
         elif kind == "result":
             output = {"call_id": what[0], "output": what[1]}
             body["input"].append({"type": "function_call_output", **output})

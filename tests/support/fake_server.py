@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from ratoon.cache.invariants import check_invariants
@@ -22,6 +23,8 @@ from ratoon.engine.async_engine import AsyncEngine, Listener
 from ratoon.engine.core import EngineCore
 from ratoon.engine.request_factory import RequestFactory
 from ratoon.errors import GrammarError
+from ratoon.explain.recorded_cache import RecordedCache
+from ratoon.explain.request_explainer import RequestExplainer
 from ratoon.request.request import Request
 from ratoon.request.structured_outputs import StructuredOutputs
 from ratoon.sched.delta import RequestDelta
@@ -282,6 +285,7 @@ def start_fake_server(
     *,
     keys: KeyRing | None = None,
     num_blocks: int = 200,
+    num_ghosts: int = 0,
     max_num_seqs: int = 8,
     max_num_batched_tokens: int = 32,
     max_model_len: int = 256,
@@ -294,11 +298,15 @@ def start_fake_server(
 ) -> FakeServer:
     """Start a server with settings of its own; the stack stops it."""
     runner, tokenizer, log = FakeRunner(), make_tokenizer(), io.StringIO()
-    cache = CacheManager([CacheGroupSpec()], num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    make_cache = partial(RecordedCache, num_ghosts=num_ghosts) if num_ghosts else CacheManager
+    cache = make_cache([CacheGroupSpec()], num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    explainer = RequestExplainer(cache) if isinstance(cache, RecordedCache) else None
     step = Limits(
         max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens, max_model_len=max_model_len
     )
-    core = EngineCore(Scheduler(cache, step, eos_token_ids=[END]), runner)
+    core = EngineCore(
+        Scheduler(cache, step, eos_token_ids=[END], observer=explainer), runner, explainer=explainer
+    )
 
     def load() -> ServedModel:
         if before_load is not None:

@@ -16,6 +16,9 @@ from ratoon.cli.engine_options import (
 from ratoon.errors import UsageError
 from ratoon.util.sizes import parse_bytes
 
+EXPLAIN_BLOCKS = 16_384
+"""Evicted blocks that a server remembers, to explain misses; some ten megabytes when there are so many."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the model, the server's options and the engine's."""
@@ -66,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_key_options(parser)
     _add_limit_options(parser)
     add_engine_options(parser)
+    parser.set_defaults(explain_blocks=EXPLAIN_BLOCKS)
 
 
 def _add_key_options(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ time. The only file that imports `device/`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -29,6 +30,8 @@ from ratoon.engine.core import EngineCore
 from ratoon.engine.cores import CoreClaim, usable_cores
 from ratoon.engine.open_model import NGRAM, OpenModel, draft_config, open_draft, open_model, resolved
 from ratoon.errors import InvalidParameterError
+from ratoon.explain.recorded_cache import RecordedCache
+from ratoon.explain.request_explainer import RequestExplainer
 from ratoon.grammar.compiler import GrammarCompiler
 from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
 from ratoon.identity.fingerprint import ModelFingerprint
@@ -180,9 +183,10 @@ def build_core(
         max_num_batched_tokens=config.max_num_batched_tokens,
         max_model_len=config.max_model_len,
     )
-    cache = _cache(model, config, config.kv_cache_bytes)
-    scheduler = Scheduler(cache, limits, eos_token_ids=model.tokenizer.eos_token_ids)
-    return EngineCore(scheduler, _runner(model, observe_logits), _speculation(model, config))
+    cache = _cache(model, config, config.kv_cache_bytes, num_ghosts=config.explain_blocks)
+    explainer = RequestExplainer(cache) if isinstance(cache, RecordedCache) else None
+    scheduler = Scheduler(cache, limits, eos_token_ids=model.tokenizer.eos_token_ids, observer=explainer)
+    return EngineCore(scheduler, _runner(model, observe_logits), _speculation(model, config), explainer)
 
 
 def _speculation(model: LoadedModel, config: EngineConfig) -> Speculation | None:
@@ -202,10 +206,11 @@ def _speculation(model: LoadedModel, config: EngineConfig) -> Speculation | None
     return Speculation(drafter, config.num_speculative_tokens)
 
 
-def _cache(model: LoadedModel, config: EngineConfig, num_bytes: int) -> CacheManager:
+def _cache(model: LoadedModel, config: EngineConfig, num_bytes: int, *, num_ghosts: int = 0) -> CacheManager:
     num_blocks = num_bytes // model.budget.page_bytes
     assert num_blocks <= model.budget.num_blocks, "the pages were allocated when the model was loaded"
-    return CacheManager(
+    kind = partial(RecordedCache, num_ghosts=num_ghosts) if num_ghosts else CacheManager
+    return kind(
         model.budget.groups,
         num_blocks=num_blocks,
         block_size=config.block_size,

@@ -53,6 +53,10 @@ class EngineConfig:
     eviction: str = _setting(
         "lru", "which idle block is forgotten first: the least recently used", tuple(EVICTION_POLICIES)
     )
+    explain_blocks: int = _setting(
+        0,
+        "explain what of each prompt was not cached, remembering so many evicted blocks; 0 explains nothing",
+    )
     speculative: str | None = _setting(
         None,
         "guess tokens and verify several in one step: ngram looks for what followed in the text before, "
@@ -104,5 +108,6 @@ def _check(
         if not isinstance(value, bool):
             raise InvalidParameterError(f"{name} must be true or false, not {value!r}.")
     else:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidParameterError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        least = 0 if default == 0 else 1
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InvalidParameterError(f"{name} must be a whole number of at least {least}, not {value!r}.")

@@ -7,6 +7,7 @@ from ratoon.cache.events import CacheReset
 from ratoon.draft.speculation import Speculation
 from ratoon.draft.stats import DraftStats
 from ratoon.engine.step_stats import StepStats, StepTotals
+from ratoon.explain.request_explainer import RequestExplainer
 from ratoon.request.request import Request
 from ratoon.sched.delta import RequestDelta
 from ratoon.sched.scheduler import NO_DRAFTS, Scheduler
@@ -24,12 +25,14 @@ class EngineCore:
         scheduler: Scheduler,
         runner: Runner,
         speculation: Speculation | None = None,
+        explainer: RequestExplainer | None = None,
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.scheduler = scheduler
         self.last_step: StepStats | None = None
         self.totals = StepTotals()
+        self.explainer = explainer
         self._runner = runner
         self._speculation = speculation
         self._clock = clock

@@ -42,6 +42,7 @@ class RequestFactory:
         salt: str | None = None,
         priority: int = 0,
         adapter: LoadedAdapter | None = None,
+        tenant: str = "",
         read_cache: bool = True,
         write_cache: bool = True,
         score_prompt_once: bool = True,
@@ -68,6 +69,7 @@ class RequestFactory:
                 write_cache=write_cache,
                 rows=prompt.input_rows,
                 adapter=adapter,
+                tenant=tenant,
             )
             for child, own_chain in enumerate(chains)
         ]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ratoon.request.explanation import Explanation
 from ratoon.request.hit_limit import HitLimit
 
 
@@ -19,7 +20,8 @@ class FinishReason(StrEnum):
 class Usage:
     """Tokens of one request. Every prompt token is cached or computed: the two add up to `prompt_tokens`.
 
-    `limited_by` says what ended the cached part, and where; None where the request never ran.
+    `limited_by` says what ended the cached part, and where; None where the request never ran. `explanation`
+    says why, where explanations are on.
     `committed_tokens` are those of prompt and output that other requests could find at the end. Drafts count
     when they were verified.
     """
@@ -29,6 +31,7 @@ class Usage:
     completion_tokens: int
     limited_by: HitLimit | None = None
     committed_tokens: int = 0
+    explanation: Explanation | None = None
     draft_tokens: int = 0
     accepted_draft_tokens: int = 0
 

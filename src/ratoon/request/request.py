@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ratoon.identity.hash_chain import HashChain
+from ratoon.request.explanation import Explanation
 from ratoon.request.finish import Usage
 from ratoon.request.hit_limit import HitLimit
 from ratoon.request.input_rows import InputRows
@@ -39,6 +40,8 @@ class Request:
     write_cache: bool = True
     rows: tuple[InputRows, ...] = ()
     adapter: object = None
+    tenant: str = ""
+    """For whom it runs; requests of one tenant may be told of each other's text."""
 
     num_prompt_tokens: int = field(init=False)
 
@@ -68,6 +71,8 @@ class Request:
     """Those of them that came from the cache."""
     limited_by: HitLimit | None = field(default=None, init=False)
     """What allowed no more of them."""
+    explanation: Explanation | None = field(default=None, init=False)
+    """Why no more of the prompt was cached, if explanations are on."""
     num_committed: int = field(default=0, init=False)
     """Tokens that others could find when the request last gave its blocks back."""
     num_drafts: int = field(default=0, init=False)
@@ -130,6 +135,7 @@ class Request:
             cached_tokens=self.num_cached,
             completion_tokens=self.num_generated,
             limited_by=self.limited_by,
+            explanation=self.explanation,
             committed_tokens=self.num_committed,
             draft_tokens=self.num_drafts,
             accepted_draft_tokens=self.num_accepted_drafts,

@@ -14,14 +14,16 @@ from ratoon.errors import PoolTooSmallError
 from ratoon.request.hit_limit import HitLimit, LimitReason
 from ratoon.request.request import Request
 from ratoon.sched.chunk import make_chunk
+from ratoon.sched.observer import RequestObserver
 from ratoon.step import ScheduledChunk
 
 
 class KVAllocator:
     """Sole writer of the requests' progress in blocks and of their accounts of cached tokens."""
 
-    def __init__(self, cache: CacheManager, max_chunk: int) -> None:
+    def __init__(self, cache: CacheManager, max_chunk: int, observer: RequestObserver | None = None) -> None:
         self._cache = cache
+        self._observer = observer
         self._max_chunk = max_chunk
         self._block_size = cache.block_size
         self._watermark = max(1, cache.num_usable_blocks // 100)
@@ -54,6 +56,8 @@ class KVAllocator:
         if chunk is not None:
             tokens = num_known if resumed else request.num_prompt_tokens
             self._cache.stats.record_query(tokens, preempted=resumed)
+            if self._observer is not None and not resumed:
+                self._observer.admitted(request, match)
         return chunk
 
     def extend(self, request: Request, budget: int, drafts: tuple[int, ...] = ()) -> ScheduledChunk | None:
@@ -70,7 +74,10 @@ class KVAllocator:
             chunk = self._take(request, budget, match, keep_free, drafts)
             if chunk is not None:
                 return chunk
-        return self._take(request, budget, match)
+        chunk = self._take(request, budget, match)
+        if chunk is not None and match is not None and self._observer is not None:
+            self._observer.gained(request, match)
+        return chunk
 
     def commit(self, request: Request, num_computed: int) -> None:
         """Note that the step computed the request's positions below `num_computed`."""

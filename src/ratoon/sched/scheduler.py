@@ -18,6 +18,7 @@ from ratoon.request.request import Request, RequestStatus
 from ratoon.sched.delta import RequestDelta
 from ratoon.sched.kv_allocator import KVAllocator
 from ratoon.sched.limits import Limits
+from ratoon.sched.observer import RequestObserver
 from ratoon.sched.queue import WaitingQueue
 from ratoon.sched.stopping import append_output, stop_ids, token_limit
 from ratoon.step import ChunkResult, ScheduledChunk, StepPlan, StepResult
@@ -36,11 +37,19 @@ class Scheduler:
     Each plan must be followed by `apply` or `fail` before anything else is called. `cache` holds the blocks.
     """
 
-    def __init__(self, cache: CacheManager, limits: Limits, *, eos_token_ids: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        cache: CacheManager,
+        limits: Limits,
+        *,
+        eos_token_ids: Iterable[int] = (),
+        observer: RequestObserver | None = None,
+    ) -> None:
         self._limits = limits
         self._eos_token_ids = frozenset(eos_token_ids)
+        self._observer = observer
         self.cache = cache
-        self._allocator = KVAllocator(cache, limits.max_num_batched_tokens)
+        self._allocator = KVAllocator(cache, limits.max_num_batched_tokens, observer)
         self._requests: dict[int, Request] = {}
         self._waiting = WaitingQueue()
         self._running: list[Request] = []
@@ -97,6 +106,8 @@ class Scheduler:
         self._num_arrivals += 1
         self._requests[request.id] = request
         self._waiting.push(request)
+        if self._observer is not None:
+            self._observer.arrived(request)
 
     def cancel(self, request_id: int, now: float) -> RequestDelta | None:
         """End a request now, wherever it stands; None if there is none of that id, or no longer."""
@@ -216,6 +227,8 @@ class Scheduler:
         self._ended.append(request.id)
         request.status = RequestStatus.FINISHED
         request.adapter = None
+        if self._observer is not None:
+            self._observer.ended(request)
         timings = Timings(request.arrival_s, now, request.first_scheduled_s, request.first_token_s)
         return (delta or RequestDelta(request.id))._replace(
             finish_reason=reason,

@@ -103,7 +103,8 @@ CALLS = '<think>Hm</think>Yes.\n<tool_call>\n{"name": "add", "arguments": {"a": 
 
 
 def test_reasoning_and_calls_are_fields_of_the_message() -> None:
-    [choice] = chat_format(ENVELOPE).whole([output(CALLS, finish_reason="stop")], USAGE)["choices"]  # type: ignore[misc]
+    body: Any = chat_format(ENVELOPE).whole([output(CALLS, finish_reason="stop")], USAGE)
+    [choice] = body["choices"]
     [call] = choice["message"].pop("tool_calls")
     assert call["function"] == {"name": "add", "arguments": '{"a": 1}'}
     assert call["type"] == "function"
@@ -131,7 +132,8 @@ def test_a_stream_gives_calls_in_openais_order() -> None:
 
 def test_an_unreadable_call_is_text_with_a_warning() -> None:
     text = "<tool_call>\nadd it\n</tool_call>"
-    [choice] = chat_format(ENVELOPE).whole([output(text, finish_reason="stop")], USAGE)["choices"]  # type: ignore[misc]
+    body: Any = chat_format(ENVELOPE).whole([output(text, finish_reason="stop")], USAGE)
+    [choice] = body["choices"]
     assert choice["message"]["content"] == text
     assert (choice["finish_reason"], choice["warning"]) == ("stop", UNREADABLE_CALL)
 

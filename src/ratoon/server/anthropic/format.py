@@ -113,14 +113,14 @@ class MessagesFormat:
         }
 
     def _delta(self, found: Event) -> bytes:
+        block: Json
         match found:
             case ReasoningText(text):
                 block = {"type": "thinking", "thinking": "", "signature": ""}
                 return self._in_block(found, block, {"type": "thinking_delta", "thinking": text})
             case ContentText(text):
-                return self._in_block(
-                    found, {"type": "text", "text": ""}, {"type": "text_delta", "text": text}
-                )
+                block = {"type": "text", "text": ""}
+                return self._in_block(found, block, {"type": "text_delta", "text": text})
             case CallBegun(_, call_id, name):
                 block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
                 return self._close() + self._begin(CallBegun, block)

@@ -50,7 +50,7 @@ def anthropic_routes(service: Service) -> APIRouter:
             ),
             MessagesFormat(turn, response_id=response_id, model=body.model, block_size=block_size),
             response_id=response_id,
-            headers=_headers(body.unknown_fields(), body.warnings()),
+            headers={"request-id": response_id, **_headers(body.unknown_fields(), body.warnings())},
         )
 
     @router.post("/count_tokens")

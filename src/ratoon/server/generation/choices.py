@@ -113,6 +113,7 @@ def make_choices(model: ServedModel, tenant: Tenant, request: GenerationRequest)
             salt=request_salt(tenant.scope, request.cache_salt),
             priority=request.priority,
             adapter=request.adapter,
+            tenant=tenant.name,
             read_cache=request.read_cache,
             write_cache=request.write_cache,
             score_prompt_once=False,

@@ -17,6 +17,7 @@ from typing import Protocol
 from ratoon.engine.adapters import LoadedAdapter
 from ratoon.engine.output import OutputDelta
 from ratoon.engine.prompt_parts import PromptTokens
+from ratoon.lint.prompt import Piece
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.request.structured_outputs import StructuredOutputs
 from ratoon.server.generation.usage import ResponseUsage
@@ -64,6 +65,11 @@ class GenerationRequest:
     stream: bool = False
     report_cache: bool = False
     """Whether the response's usage has a `CacheReport`."""
+    explain_cache: bool = False
+    """Whether that report explains what was not cached."""
+    read_pieces: Callable[[], Sequence[Piece]] = tuple
+    """Returns the texts that the first prompt was made from, in the order in which its template puts them.
+    """
     show_output: bool = True
     """False where only the prompt is asked for, echoed and scored: the engine still computes one token."""
 

@@ -17,9 +17,10 @@ from starlette.types import Receive, Scope, Send
 
 from ratoon.errors import EngineError, GrammarError
 from ratoon.server.generation.choices import Choice, make_choices, prompt_texts
+from ratoon.server.generation.explanation import described
 from ratoon.server.generation.request import GenerationRequest, ResponseFormat
 from ratoon.server.generation.running_choices import RunningChoices
-from ratoon.server.generation.usage import RequestUsage
+from ratoon.server.generation.usage import CacheReport, RequestUsage
 from ratoon.server.generation.writers import EventStreamWriter, JsonWriter, ResponseWriter
 from ratoon.server.http.errors import to_api_error
 from ratoon.server.http.warnings import with_warnings
@@ -96,7 +97,7 @@ class GenerationResponse(Response):
                 total = usage.so_far()
                 if self._request.report_cache:
                     await running.ended_by_engine()
-                    total = replace(total, report=usage.cache_report())
+                    total = replace(total, report=self._report(model, choices[0], usage))
                 await writer.finish(total)
             outcome = Outcome.LENGTH if any(choice.was_cut for choice in choices) else Outcome.STOP
         except (EngineError, GrammarError):
@@ -106,6 +107,13 @@ class GenerationResponse(Response):
             if running.were_submitted:
                 outcome = outcome or (Outcome.DEADLINE if deadline.expired() else Outcome.CANCELLED)
                 self._note_finished(model, choices, usage, outcome)
+
+    def _report(self, model: ServedModel, first: Choice, usage: RequestUsage) -> CacheReport:
+        report = usage.cache_report()
+        if not self._request.explain_cache:
+            return report
+        pieces = self._request.read_pieces()
+        return replace(report, explain=described(model, first.prompt.tokens.ids, usage.explanation, pieces))
 
     def _note_finished(
         self, model: ServedModel, choices: Sequence[Choice], usage: RequestUsage, outcome: Outcome

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ratoon.request.explanation import Explanation
 from ratoon.request.finish import Timings, Usage
 
 
@@ -18,6 +19,7 @@ class CacheReport:
     accepted_draft_tokens: int
     queue_s: float | None
     ttft_s: float | None
+    explain: dict[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,11 @@ class RequestUsage:
             cached_tokens=sum(choice.usage.cached_tokens for choice in self._first_of_prompts),
             completion_tokens=sum(choice.num_shown_tokens for choice in self._choices),
         )
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """Why no more of the first prompt was cached, if that is explained; known from its first token."""
+        return self._choices[0].usage.explanation
 
     def cache_report(self) -> CacheReport:
         """Return the report; all of it is known when the engine has ended every choice."""

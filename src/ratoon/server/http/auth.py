@@ -16,6 +16,9 @@ from ratoon.server.tenants import KeyRing
 OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/metrics", "/openapi.json"})
 """Paths for probes and scrapers, which carry no key."""
 
+TENANT_PATHS = frozenset({"/cache/explain"})
+"""Paths below an admin's that are a tenant's."""
+
 ADMIN_PREFIXES = ("/cache/", "/v1/load_lora_adapter", "/v1/unload_lora_adapter")
 MAX_LENGTH_DIGITS = 18
 
@@ -59,7 +62,7 @@ class AuthMiddleware:
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         key = _key(headers)
-        if scope["path"].startswith(ADMIN_PREFIXES):
+        if scope["path"].startswith(ADMIN_PREFIXES) and scope["path"] not in TENANT_PATHS:
             if key is None:
                 raise _unauthenticated("the admin key")
             if not self._keys.is_admin(key):

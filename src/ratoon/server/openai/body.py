@@ -12,6 +12,8 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 
 from ratoon.engine.adapters import LoadedAdapter
 from ratoon.errors import InvalidParameterError
+from ratoon.lint.log import read_request
+from ratoon.lint.prompt import Piece
 from ratoon.request.sampling_params import SamplingParams
 from ratoon.request.structured_outputs import StructuredOutputs, structured_outputs
 from ratoon.server.generation.request import EncodedPrompt, GenerationRequest
@@ -118,6 +120,7 @@ class GenerationBody(Body):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     include_cache_report: bool = False
+    explain_cache: bool = False
     return_token_ids: bool = False
     cache_salt: Annotated[str, StringConstraints(min_length=1), AfterValidator(utf8_text)] | None = None
     cache: CacheOptions | None = None
@@ -149,11 +152,19 @@ class GenerationBody(Body):
 
     def sends_usage(self) -> bool:
         """Whether a stream ends with usage; a cache report needs one to be in."""
-        return self.include_cache_report or (self.stream_options or StreamOptions()).include_usage
+        return (
+            self.include_cache_report
+            or self.explain_cache
+            or (self.stream_options or StreamOptions()).include_usage
+        )
 
     def token_limit(self) -> int | None:
         """Return the most output tokens that were asked for; None up to the end of the context."""
         return self.default_max_tokens if self.max_tokens is None else self.max_tokens
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return the texts of the first prompt."""
+        return read_request(self.model_dump(exclude_none=True)).pieces
 
     def num_logprobs(self) -> int | None:
         """Return how many alternatives per output token were asked for; None asks for no logprobs at all."""
@@ -210,6 +221,8 @@ class GenerationBody(Body):
             read_cache=cache.read,
             write_cache=cache.write,
             stream=bool(self.stream),
-            report_cache=self.include_cache_report,
+            report_cache=self.include_cache_report or self.explain_cache,
+            explain_cache=self.explain_cache,
+            read_pieces=self.pieces,
             show_output=self.token_limit() != 0,
         )

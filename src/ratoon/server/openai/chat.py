@@ -115,11 +115,14 @@ class ChatBody(Conversation, GenerationBody):
         """Return `top_logprobs`, 0 where only the chosen token was asked for."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
-    def request(self, adapter: LoadedAdapter | None) -> tuple[GenerationRequest, ChatTurn]:
-        """Return what is asked for, and the conversation that its answers are read by."""
-        request = self.chat_request(self.form(), echo=self.echo and self.continue_final_message)
-        turn = ChatTurn(request)
-        return self.generation_request("chat", 1, turn.encode, adapter), turn
+    def turn(self) -> ChatTurn:
+        """Return the conversation, by which its answers are read."""
+        echo = self.echo and self.continue_final_message
+        return ChatTurn(self.chat_request(self.form(), echo=echo))
+
+    def request(self, adapter: LoadedAdapter | None, turn: ChatTurn | None = None) -> GenerationRequest:
+        """Return what is asked for."""
+        return self.generation_request("chat", 1, (turn or self.turn()).encode, adapter)
 
 
 class ChatFormat(OpenAIFormat):

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ratoon.engine.adapters import LoadedAdapter
 from ratoon.engine.output import OutputDelta
+from ratoon.lint.prompt import Piece, Role
 from ratoon.server.generation.request import EncodedPrompt, GenerationRequest, Json
 from ratoon.server.generation.usage import ResponseUsage
 from ratoon.server.openai.body import MAX_LOGPROBS, GenerationBody
@@ -47,6 +48,10 @@ class CompletionBody(GenerationBody):
         files = self.prompt_embeds or []
         embeds: list[Prompt] = [[EmbedsPart(type="prompt_embeds", data=data)] for data in files]
         return embeds + ([] if files and self.prompt == [[""]] else self.prompt or [])
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return the texts of the first prompt."""
+        return [Piece(Role.TEXT, part) for part in self.prompts()[0] if isinstance(part, str)]
 
     def num_logprobs(self) -> int | None:
         """Return `logprobs`."""

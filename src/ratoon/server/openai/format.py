@@ -94,7 +94,12 @@ def usage_body(usage: ResponseUsage) -> Json:
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }
-    return body if usage.report is None else body | {"ratoon": asdict(usage.report)}
+    if usage.report is None:
+        return body
+    report = asdict(usage.report)
+    if report["explain"] is None:
+        del report["explain"]
+    return body | {"ratoon": report}
 
 
 def finite_logprob(logprob: float) -> float:

@@ -9,6 +9,7 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
+from ratoon.server.generation.explain_prompt import explain_prompt
 from ratoon.server.generation.request import GenerationRequest
 from ratoon.server.generation.response import GenerationResponse
 from ratoon.server.http.body import Body
@@ -95,10 +96,17 @@ def openai_routes(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions")
     async def chat_completions(request: Request, body: ChatBody) -> Response:
         """Answer messages."""
-        generation, turn = body.request(service.adapter_named(body.model))
+        turn = body.turn()
+        generation = body.request(service.adapter_named(body.model), turn)
         make_format = partial(ChatFormat, turn=turn)
         num_top = body.top_logprobs or 0
         return respond(request, body, generation, make_format, id_prefix="chatcmpl", num_top=num_top)
+
+    @router.post("/cache/explain")
+    async def explain(request: Request, body: ChatBody | CompletionBody) -> dict[str, object]:
+        """Explain what the first prompt of a body would find in the cache, without running it."""
+        generation = body.request(service.adapter_named(body.model))
+        return await explain_prompt(service, request.state.tenant, generation)
 
     @router.get("/v1/models")
     async def models() -> dict[str, object]:
