@@ -56,14 +56,14 @@ def test_what_a_form_masks_is_chosen_from_the_bits_of_the_free_run(model: Loaded
     jsonschema.validate(json.loads(_text(model, answer.token_ids)), PERSON)
     free = replace(ask.params, structured_outputs=None, max_tokens=1, temperature=0)
     matcher = model.grammars.matcher(FORM)
-    num_forced = len(matcher.take_forced())
+    num_forced = len(matcher.take_forced(may_end=False))
     read = iter(answer.logits)
     while not matcher.is_over:
         known = [*ask.prompt.ids, *answer.token_ids[: matcher.num_tokens]]
         [alone] = Bench(model, enable_prefix_caching=False).run([Ask(PromptTokens(known), free)])
         assert next(read) == alone.logits[0]
         matcher.accept(answer.token_ids[matcher.num_tokens : matcher.num_tokens + 1])
-        num_forced += len(matcher.take_forced())
+        num_forced += len(matcher.take_forced(may_end=False)) + len(matcher.take_forced(may_end=True))
     assert next(read, None) is None
     assert len(answer.logits) == len(answer.token_ids) - num_forced
     assert num_forced > len(answer.token_ids) // 3
@@ -115,7 +115,20 @@ def test_forced_tokens_save_steps(model: LoadedModel) -> None:
     [answer] = bench.finish([request])
     assert _text(model, answer.token_ids) == '{"a_long_name": "a long value"}'
     assert request.num_forced == len(answer.token_ids)
-    assert bench.core.totals.num_steps == 1
+    assert bench.core.totals.num_steps == 2
+
+
+def test_all_of_an_answer_but_its_last_token_can_be_found_even_if_its_end_was_forced(
+    model: LoadedModel,
+) -> None:
+    bench = Bench(model)
+    for length in range(16):
+        form = StructuredOutputs(choice=["a" * length + " and this is how every answer of that form ends"])
+        ask = _ask(model, structured_outputs=form)
+        [answer] = bench.run([ask])
+        known = [*ask.prompt.ids, *answer.token_ids]
+        follower = Ask(PromptTokens([*known, 5, 6, 7]), SamplingParams(max_tokens=1))
+        assert bench.run([follower])[0].usage.cached_tokens == (len(known) - 1) // 16 * 16
 
 
 def test_a_form_changes_no_key(model: LoadedModel) -> None:

@@ -82,16 +82,16 @@ def test_forced_tokens_are_those_of_the_text(compiler: GrammarCompiler, tokenize
     told: list[int] = []
     num_forced = 0
     while not matcher.is_over:
-        forced = matcher.take_forced()
+        forced = matcher.take_forced(may_end=True)
         told += forced
         num_forced += len(forced)
-        if not matcher.is_over:
+        if not forced:
             matcher.accept([ids[len(told)]])
             told.append(ids[len(told)])
     assert told == [*ids, tokenizer.eos_token_ids[0]]
     assert num_forced > len(ids) // 3
     assert matcher.num_tokens == len(told)
-    assert matcher.take_forced() == ()
+    assert matcher.take_forced(may_end=True) == ()
     assert _allowed(matcher) == set(tokenizer.eos_token_ids)
 
 
@@ -101,11 +101,11 @@ def test_a_matcher_that_is_told_all_at_once_stands_where_the_first_does(
     ids = tokenizer.encode('{"name": "Ad', add_special=False, parse_special=False)
     one, other = (compiler.matcher(StructuredOutputs(json=PERSON)) for _ in range(2))
     while one.num_tokens < len(ids):
-        one.take_forced()
+        one.take_forced(may_end=False)
         one.accept(ids[one.num_tokens : one.num_tokens + 1])
     other.accept(ids[: one.num_tokens])
     assert one.mask() == other.mask()
-    assert one.take_forced() == other.take_forced()
+    assert one.take_forced(may_end=True) == other.take_forced(may_end=True)
 
 
 def test_drafts_are_allowed_up_to_the_first_that_is_not(

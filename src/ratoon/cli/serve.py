@@ -44,6 +44,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how the model marks its reasoning (default: as its chat template says)",
     )
     server.add_argument(
+        "--map-claude-models",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="in /v1/messages, let every claude- name stand for the served model (default: on)",
+    )
+    server.add_argument(
+        "--drop-billing-header",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="in /v1/messages, leave out a billing header, which changes with every request (default: on)",
+    )
+    server.add_argument(
         "--drain-timeout", type=float, default=30.0, metavar="S",
         help="seconds that running requests may go on after SIGTERM (default: %(default)g)",
     )  # fmt: skip
@@ -122,6 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
         chat_template=arguments.chat_template,
         tool_parser=arguments.tool_parser,
         reasoning_parser=arguments.reasoning_parser,
+        map_claude_models=arguments.map_claude_models,
+        drop_billing_header=arguments.drop_billing_header,
         api_key=arguments.api_key,
         api_keys=arguments.api_keys,
         admin_key=arguments.admin_key,

@@ -142,6 +142,8 @@ def _load(
     spec, groups = opened.spec, opened.groups
     budget = opened.budget(config)
     config = resolved(config, spec, budget)
+    assert config.max_model_len is not None, "resolved just now"
+    spec = spec.for_length(config.max_model_len)
     store = AdapterStore(lambda folder: prepare_adapter(folder, spec, ops), config.adapter_bytes)
     for name, folder in adapters.items():
         store.load(name, folder)
@@ -158,7 +160,7 @@ def _load(
     decoder = load_decoder(
         opened.checkpoint, spec, groups, ops, pages, num_positions=config.max_model_len, progress=progress
     )
-    root = _fingerprint(opened, config, ops).root()
+    root = _fingerprint(replace(opened, spec=spec), config, ops).root()
     grammars = GrammarCompiler(opened.checkpoint.tokenizer_json, spec.vocab_size, tokenizer.eos_token_ids)
     return LoadedModel(
         opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store, cores, grammars

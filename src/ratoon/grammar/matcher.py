@@ -41,10 +41,10 @@ class GrammarMatcher:
         if told and not self._matcher.consume_tokens(told):
             self._check()
 
-    def take_forced(self) -> tuple[int, ...]:
+    def take_forced(self, *, may_end: bool) -> tuple[int, ...]:
         """Take in and return the tokens that must come next, as the tokenizer cuts their text.
 
-        Where nothing may follow any more, the last of them ends the answer.
+        Where nothing may follow any more, that is the token that ends the answer, if it `may_end`.
         """
         if self.is_over:
             return ()
@@ -53,7 +53,7 @@ class GrammarMatcher:
             self._matcher.consume_tokens(found)
             forced += found
         self._check()
-        if self._matcher.is_stopped():
+        if may_end and not forced and self._matcher.is_stopped():
             forced.append(self._ends[0])
             self.is_over = True
         self.num_tokens += len(forced)

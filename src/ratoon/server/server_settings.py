@@ -22,6 +22,10 @@ class ServerSettings:
     """The format of tool calls; that of the chat template if None."""
     reasoning_parser: str | None = None
     """The format of reasoning, or `none`; that of the chat template if None."""
+    map_claude_models: bool = True
+    """Whether every `claude-` name stands for the served model in `/v1/messages`."""
+    drop_billing_header: bool = True
+    """Whether a billing header at the head of a system prompt in `/v1/messages` is left out."""
     api_key: str | None = None
     """One key for one tenant."""
     api_keys: Path | None = None

@@ -38,26 +38,27 @@ def choose(
     `rows` are logits [vocab] with their argmax; `observe` is told the number of tokens before a row that is
     read, and the row. A draft is accepted if it is the very token that is sampled in its place, so drafts
     change no output: a sampled token is drawn from the same distribution, with the same random number, as
-    without them. Tokens that the answer's form forces are taken as they are: no row is read for them.
+    without them. Tokens that the answer's form forces are taken as they are: no row is read for them. The
+    token that ends the answer is forced only when all before it are computed, so that others find all of it.
     """
     num_best = spec.params.logprobs
     tokens: tuple[int, ...] = ()
     logprobs: list[Logprobs] = []
     num_forced = 0
 
-    def take_forced() -> None:
+    def take_forced(*, may_end: bool) -> None:
         nonlocal tokens, num_forced
-        forced = () if matcher is None else matcher.take_forced()
+        forced = () if matcher is None else matcher.take_forced(may_end=may_end)
         tokens += forced
         logprobs.extend(((token, 0.0),) for token in forced if num_best is not None)
         num_forced += len(forced)
 
-    take_forced()
     for place, (row, best) in enumerate(rows):
         if place != len(tokens) or tokens != drafts[:place]:
             continue  # it was forced, or follows a draft that was wrong
-        if matcher is not None and matcher.is_over:
-            break
+        take_forced(may_end=True)
+        if len(tokens) > place or (matcher is not None and matcher.is_over):
+            continue
         observe(place, row)
         allowed = None if matcher is None else allowed_tokens(matcher.mask(), len(row))
         token = sample(row, best, spec.after(tokens), counts, allowed)
@@ -69,6 +70,6 @@ def choose(
             logprobs.append(top_logprobs(row, best, num_best, token))
         if matcher is not None:
             matcher.accept((token,))
-            take_forced()
+            take_forced(may_end=False)
     equal = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(tokens, drafts, strict=False))
     return Chosen(tokens, tuple(logprobs), len(list(equal)), num_forced)

@@ -80,12 +80,12 @@ class ApiError(Exception):
             }
         }
 
-    def response(self) -> Response:
-        """Return the whole response.
+    def response(self, body: Mapping[str, object] | None = None) -> Response:
+        """Return the whole response, with a body of another dialect if one is given.
 
         ASCII only: a message may quote half a surrogate pair that the client sent.
         """
-        text = json.dumps(self.body(), separators=(",", ":"))
+        text = json.dumps(self.body() if body is None else body, separators=(",", ":"))
         return Response(text, self.status, self.headers, media_type="application/json")
 
 
