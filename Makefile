@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint serve bench clean
+.PHONY: demo test lint sanitize serve bench clean
 
 demo: .venv/installed
 	$(BIN)/ratoon pull smollm2
@@ -28,6 +28,11 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# Both builds and their tests; what the last run found is in native/README.md.
+sanitize: .venv/installed-dev
+	native/sanitize.sh address
+	native/sanitize.sh thread
 
 clean:
 	rm -rf .venv build

@@ -6,8 +6,8 @@
 // queries walk a span together. How scores and mixtures are computed depends on how K and V are stored
 // (int16_span.hpp, float_span.hpp).
 #include "float_span.hpp"
+#include "int16_tile_span.hpp"
 #include "read_ahead.hpp"
-#include "int16_span.hpp"
 
 namespace ratoon::RATOON_ISA {
 namespace {
@@ -102,6 +102,12 @@ struct ScratchAllocator {
     }
 };
 
+#ifdef RATOON_MATRIX_TILES
+using IntegerSpan = Int16TileSpan;
+#else
+using IntegerSpan = Int16Span;
+#endif
+
 // One unit on its way through its spans. Its rows are queries times the heads that share the KV head.
 template <class Span>
 class UnitWalk {
@@ -141,7 +147,8 @@ public:
                 const KVPiece<T> strip = strip_at(head, span, i, keys);
                 span_.set_strip(i, strip, in_place_ ? ahead.after(strip) : strip);
             }
-            for_row_tiles<Span::kRows>(rows_, [&]<class R>(R, int row) {
+            span_.set_span(strips);
+            span_.for_row_tiles(rows_, [&]<class R>(R, int row) {
                 constexpr int kStrips = kSpan / kLanes;
                 span_.prefetch_strips({row * kStrips / rows_, (row + R::value) * kStrips / rows_});
                 walk<R::value>(span, row);
@@ -167,6 +174,7 @@ private:
             const std::int64_t from = std::int64_t{queries_[i].row} * call_.num_kv_heads + kv_head_;
             __builtin_memcpy(to + i * bytes, call_.queries + from * bytes, static_cast<std::size_t>(bytes));
         }
+        span_.set_rows(rows_);
         if (!merged_here_) return;
         for (int row = 0; row < rows_; row += kLanes) {
             store(best_ + row, set1(kNothing));
@@ -260,14 +268,14 @@ private:
 }  // namespace
 
 std::size_t attend_scratch_bytes(const AttentionCall& call) {
-    const std::size_t walk = call.integers ? UnitWalk<Int16Span>(call, nullptr).scratch_bytes()
+    const std::size_t walk = call.integers ? UnitWalk<IntegerSpan>(call, nullptr).scratch_bytes()
                                            : UnitWalk<FloatSpan>(call, nullptr).scratch_bytes();
     const std::size_t merge = sizeof(float) * kLanes * static_cast<std::size_t>(whole_lanes(call.head_dim));
     return walk > merge ? walk : merge;
 }
 
 [[gnu::flatten]] void attend(const AttentionCall& call, std::int64_t item, std::uint8_t* scratch) {
-    if (call.integers) UnitWalk<Int16Span>(call, scratch).run(item);
+    if (call.integers) UnitWalk<IntegerSpan>(call, scratch).run(item);
     else UnitWalk<FloatSpan>(call, scratch).run(item);
 }
 

@@ -12,6 +12,7 @@
 #include "modules.hpp"
 #include "layers.hpp"
 #include "low_rank.hpp"
+#include "processor.hpp"
 #include "require.hpp"
 
 namespace nb = nanobind;
@@ -333,6 +334,14 @@ void bind_lm_head(nb::module_& m) {
 
 NB_MODULE(_native, m) {
     m.def("available_variants", &available_variants);
+    m.def("emulated_variants", &emulated_variants);
+    m.def("passes_self_test", [](const std::string& isa) { return passes_self_test(kernels_named(isa)); }, "isa"_a);
+    m.def(
+        "same_bits",
+        [](const std::string& isa, const std::string& expected) {
+            return same_bits(kernels_named(isa), kernels_named(expected));
+        },
+        "isa"_a, "expected"_a);
     m.def("supports", [](const std::string& dtype) { return format_named(dtype).has_value(); }, "dtype"_a);
     bind_weights(m);
     bind_linear(m);

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <string>
-#include <vector>
 
 #include "kernels.hpp"
 #include "memory.hpp"
@@ -45,8 +44,5 @@ public:
 private:
     Engine& engine_;
 };
-
-// The variants of the kernels that this processor can run, best first.
-std::vector<std::string> available_variants();
 
 }  // namespace ratoon

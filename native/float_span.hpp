@@ -32,6 +32,13 @@ public:
     }
     INLINE void prefetch_strips(Range) {}
 
+    INLINE void set_rows(int) {}
+    INLINE void set_span(Range) {}
+    template <class F>
+    INLINE void for_row_tiles(int rows, F f) const {
+        ratoon::RATOON_ISA::for_row_tiles(rows, f);
+    }
+
     // Scores of rows [row, row + kCount) with strips of keys.
     template <int kCount>
     INLINE void score(int row, Range strips, SpanRows<kCount>& rows) const {

@@ -3,71 +3,13 @@
 // Quantised weights multiply int8 activations; each group of 32 inputs is an exact integer sum, and the
 // groups are added in order, each by the same two multiply-adds, whatever the tile's height. Float weights
 // multiply float rows (tile.hpp).
+#include "gemm_tiles.hpp"
 #include "tile.hpp"
 
 namespace ratoon::RATOON_ISA {
 namespace {
 
-// ---- reading a group of a panel
-
-struct Scales {
-    Vec scale, offset;  // a weight is scale * q + offset
-};
-
-template <Format kFormat>
-struct Reader {
-    static constexpr PanelLayout kLayout = layout_of(kFormat);
-    static constexpr int kBits = kLayout.bits;
-    // Parts of a group with a scale of their own.
-    static constexpr int kParts = kLayout.scaling == Scaling::kNestedCenter ? 2 : 1;
-    static constexpr bool kOffset = kLayout.scaling != Scaling::kScale || kLayout.center != 0;
-
-    template <int kPart>
-    INLINE static Scales scales(const std::uint8_t* header, const std::uint8_t* group) {
-        const auto* d = reinterpret_cast<const Half*>(kLayout.scaling >= Scaling::kNested ? header : group);
-        if constexpr (kLayout.scaling == Scaling::kScale) {
-            const Vec scale = load(d);
-            return {scale, scale * set1(-kLayout.center)};
-        } else if constexpr (kLayout.scaling == Scaling::kScaleOffset) {
-            return {load(d), load(d + kPanel)};
-        } else if constexpr (kLayout.scaling == Scaling::kNested) {
-            return {load(d) * load(group), zero() - load(d + kPanel) * load(group + kPanel)};
-        } else {
-            const Vec scale = load(d) * load(reinterpret_cast<const std::int8_t*>(group) + kPart * kPanel);
-            return {scale, scale * set1(-kLayout.center)};
-        }
-    }
-
-    // Inputs 4 * kStep to 4 * kStep + 3 of all columns.
-    template <int kStep>
-    INLINE static Bytes weights(const std::uint8_t* group) {
-        const std::uint8_t* quants = group + scale_bytes(kLayout);
-        if constexpr (kBits == 8) return load_bytes(quants + 64 * kStep);
-        const Bytes nibbles = load_bytes(quants + 64 * (kStep / 2));
-        const Bytes low = keep_bits(kStep % 2 ? shift<-4>(nibbles) : nibbles, 0x0F);
-        if constexpr (kBits == 5) {
-            return join(low, keep_bits(shift<4 - kStep>(load_bytes(quants + 256)), 0x10));
-        } else if constexpr (kBits == 6) {
-            return join(
-                low,
-                keep_bits(shift<4 - 2 * (kStep % 4)>(load_bytes(quants + 256 + 64 * (kStep / 4))), 0x30));
-        } else {
-            return low;
-        }
-    }
-};
-
 // ---- integer tiles
-
-// With few rows, weights are needed as fast as memory gives them, and processors' own guesses stop at pages.
-constexpr int kPrefetchBytes = 8192;
-template <int kBytes>
-INLINE void prefetch(const std::uint8_t* from) {
-    for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(from + i);
-}
-
-// The integers of one group as bytes, 64 * step: what `weights` gives for each step.
-constexpr int kExpandedBytes = 512;
 
 // One group, or one half of it, of a tile: kRows rows times kPanels panels, the second `distance` bytes
 // behind the first; `rows` is a group of QuantTiles.
@@ -111,17 +53,6 @@ INLINE void add_part(const std::uint8_t* header, const std::uint8_t* group, std:
     }
 }
 
-// f(group's header, group) for a number of groups; `panel` is the beginning of a super-block.
-template <class Reader, class F>
-INLINE void for_groups(const std::uint8_t* panel, std::int64_t count, F f) {
-    constexpr int kGroups = groups_per_superblock(Reader::kLayout);
-    for (std::int64_t superblock = count / kGroups; superblock > 0; --superblock) {
-        const std::uint8_t* header = panel;
-        panel += header_bytes(Reader::kLayout);
-        for (int g = 0; g < kGroups; ++g, panel += group_bytes(Reader::kLayout)) f(header, panel);
-    }
-}
-
 // A number of groups of a tile, straight from the panels or from their expanded integers.
 template <class Reader, bool kExpanded, int kRows, int kPanels>
 INLINE void add_groups(const std::uint8_t* panel, std::int64_t distance, const std::uint8_t* expanded,
@@ -140,15 +71,6 @@ INLINE void add_groups(const std::uint8_t* panel, std::int64_t distance, const s
         expanded += kExpandedBytes;
         rows += kRows * QuantTiles::kRowBytes;
     });
-}
-
-// The rare case is kept out of the way of the other.
-[[gnu::noinline]] void put_first(float* out, Vec sum, int columns, bool add) {
-    store_first(out, columns, add ? load_first(out, columns) + sum : sum);
-}
-INLINE void put(float* out, Vec sum, int columns, bool add) {
-    if (columns < kPanel) put_first(out, sum, columns, add);
-    else store(out, add ? load(out) + sum : sum);
 }
 
 // A tile of kRows rows times panels of which the last may be partly empty, straight from the panels.
@@ -171,11 +93,7 @@ template <class Reader, int kRows, int kPanels>
     });
 }
 
-// Many rows times a panel: its integers are expanded once for all of them, so many groups at a time as stay
-// in the nearest cache. The sums wait in memory meanwhile, which changes no bit of them.
-constexpr std::int64_t kMostRows = 64;
-constexpr std::int64_t kChunkGroups = 32;
-
+// Many rows times a panel, by way of its expanded integers.
 template <class Reader>
 void multiply_expanded(const std::uint8_t* panel, const QuantTiles& tiles, std::int64_t first_row,
                        std::int64_t num_tiles, float* out, std::int64_t stride, int columns, bool add) {
@@ -183,13 +101,7 @@ void multiply_expanded(const std::uint8_t* panel, const QuantTiles& tiles, std::
     alignas(64) float waiting[kMostRows * kPanel];
     for (std::int64_t first = 0; first < tiles.groups; first += kChunkGroups) {
         const std::int64_t count = tiles.groups - first < kChunkGroups ? tiles.groups - first : kChunkGroups;
-        std::uint8_t* to = expanded;
-        for_groups<Reader>(panel, count, [&](const std::uint8_t*, const std::uint8_t* group) {
-            prefetch<group_bytes(Reader::kLayout)>(group + kPrefetchBytes);
-            unroll<8>(
-                [&]<int kStep>() { store_bytes(to + 64 * kStep, Reader::template weights<kStep>(group)); });
-            to += kExpandedBytes;
-        });
+        expand_groups<Reader>(panel, count, expanded);
         for (std::int64_t tile = 0; tile < num_tiles; ++tile) {
             float* sum = waiting + tile * kTileHeight * kPanel;
             Vec sums[kTileHeight][1];
@@ -209,12 +121,27 @@ void multiply_expanded(const std::uint8_t* panel, const QuantTiles& tiles, std::
 // being expanded.
 constexpr std::int64_t kManyRows = 32;
 
+// The highest tile whose sums are computed in vectors: higher ones are the matrix unit's, where there is one.
+#ifdef RATOON_MATRIX_TILES
+constexpr int kVectorHeight = kFewestTileRows - 1;
+#else
+constexpr int kVectorHeight = kTileHeight;
+#endif
+
 template <Format kFormat>
 void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t end_panel, const Rows& in,
                         std::int64_t first_row, std::int64_t end_row, float* out, std::int64_t stride,
                         bool add) {
     using Source = Reader<kFormat>;
     const QuantTiles& tiles = in.tiles;
+#ifdef RATOON_MATRIX_TILES
+    for (std::int64_t end; first_row < end_row; out += (end - first_row) * stride, first_row = end) {
+        const std::int64_t height = tile_rows(tiles, first_row);
+        end = height < kTileHeight ? end_row : end_row - (end_row - first_row) % kTileHeight;
+        if (height < kFewestTileRows) break;
+        multiply_tiles<Source>(w, first_panel, end_panel, tiles, first_row, end, out, stride, add);
+    }
+#endif
     const std::int64_t whole_rows = (end_row - first_row) / kTileHeight * kTileHeight;
     const bool many = end_row - first_row >= kManyRows;
     for (std::int64_t p = first_panel, panels; p < end_panel; p += panels) {
@@ -244,7 +171,7 @@ void multiply_quantised(const Panels& w, std::int64_t first_panel, std::int64_t 
         }
         for (std::int64_t height; row < end_row; row += height) {
             height = tile_rows(tiles, row);
-            unroll<kTileHeight>([&]<int kIndex>() {
+            unroll<kVectorHeight>([&]<int kIndex>() {
                 if (height != kIndex + 1) return;
                 for (std::int64_t panel = p; panel < p + panels; ++panel)
                     tile.template operator()<kIndex + 1, 1>(panel);

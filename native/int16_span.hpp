@@ -1,9 +1,9 @@
 // The arithmetic of attention over keys and values stored as 16-bit integers: exact sums of products.
 #pragma once
 
+#include "int16_vectors.hpp"
 #include "span_rows.hpp"
 #include "tile.hpp"
-#include "int16_vectors.hpp"
 
 namespace ratoon::RATOON_ISA {
 
@@ -22,7 +22,7 @@ public:
           query_stride_(query_bytes(true, call.head_dim) / 2),
           columns_(static_cast<int>(whole_lanes(call.head_dim) / kLanes)) {
         take(queries_, rows * query_stride_);
-        take(parts_, kRows * kSpan);
+        take(parts_, kLanes * kSpan);
     }
 
     Int16* queries() const { return queries_; }  // as store_query makes them
@@ -37,12 +37,18 @@ public:
     // Of the strips ahead, prefetch these.
     INLINE void prefetch_strips(Range strips) { prefetched_ = strips; }
 
+    INLINE void set_rows(int) {}
+    INLINE void set_span(Range) {}
+    template <class F>
+    INLINE void for_row_tiles(int rows, F f) const {
+        ratoon::RATOON_ISA::for_row_tiles<kInt16Rows>(rows, f);
+    }
+
     // Scores of rows [row, row + kCount) with strips of keys.
     template <int kCount>
     INLINE void score(int row, Range strips, SpanRows<kCount>& rows) const {
         const Int16* queries = queries_ + row * query_stride_;
-        for (int r = 0; r < kCount; ++r)
-            __builtin_memcpy(&rows.scales[r], queries + (r + 1) * query_stride_ - 2, sizeof(float));
+        copy_scales(row, rows);
         for_column_tiles<columns_for(kCount, kInt16Chains)>(strips.begin, strips.end, [&]<class C>(C, int first) {
             const Int16 *keys[C::value], *ahead[C::value];
             for (int c = 0; c < C::value; ++c) {
@@ -101,7 +107,13 @@ public:
         });
     }
 
-private:
+protected:
+    template <int kCount>
+    INLINE void copy_scales(int row, SpanRows<kCount>& rows) const {
+        for (int r = 0; r < kCount; ++r)
+            __builtin_memcpy(&rows.scales[r], queries_ + (row + r + 1) * query_stride_ - 2, sizeof(float));
+    }
+
     const KVPiece<Int16>& near_or_ahead(int strip) const {
         return (prefetched_.begin <= strip && strip < prefetched_.end ? ahead_ : strips_)[strip];
     }
@@ -127,7 +139,7 @@ private:
     int columns_;
     KVPiece<Int16> strips_[kSpan / kLanes], ahead_[kSpan / kLanes];  // of the span, and prefetched meanwhile
     Int16* queries_;  // [rows][query_stride_]
-    Int16* parts_;    // [kRows][kSpan]: rounded weights
+    Int16* parts_;    // [kLanes][kSpan]: rounded weights
     float units_[kLanes] = {};  // and what one of them is worth
 };
 

@@ -148,6 +148,9 @@ namespace portable {
 extern const Kernels kernels;
 }
 #ifdef RATOON_X86
+namespace portable_fma {
+extern const Kernels kernels;
+}
 namespace avx2 {
 extern const Kernels kernels;
 }
@@ -155,6 +158,12 @@ namespace avxvnni {
 extern const Kernels kernels;
 }
 namespace avx512 {
+extern const Kernels kernels;
+}
+namespace amx {
+extern const Kernels kernels;
+}
+namespace amx_emulated {
 extern const Kernels kernels;
 }
 #endif

@@ -16,12 +16,18 @@ using Int32x4 = std::int32_t __attribute__((vector_size(16)));
 }  // namespace ratoon
 
 #define RATOON_SIMD_portable "simd_portable.hpp"
+#define RATOON_SIMD_portable_fma "simd_portable.hpp"
 #define RATOON_SIMD_avx2 "simd_avx2.hpp"
 #define RATOON_SIMD_avxvnni "simd_avx2.hpp"
 #define RATOON_SIMD_avx512 "simd_avx512.hpp"
+#define RATOON_SIMD_amx "simd_avx512.hpp"
+#define RATOON_SIMD_amx_emulated "simd_avx512.hpp"
 #define RATOON_JOIN(a, b) a##b
 #define RATOON_SIMD(isa) RATOON_JOIN(RATOON_SIMD_, isa)
 #include RATOON_SIMD(RATOON_ISA)
+#ifdef RATOON_MATRIX_TILES
+#include RATOON_MATRIX_TILES
+#endif
 
 namespace ratoon::RATOON_ISA {
 

@@ -3,10 +3,15 @@
 
 #include "reductions_x86.hpp"
 
-namespace ratoon::avx512 {
+namespace ratoon::RATOON_ISA {
 
-constexpr int kTileHeight = 8;    // rows of an integer tile
-constexpr int kTilePanels = 2;    // side by side for many rows: each broadcast input serves both
+#ifdef RATOON_MATRIX_TILES
+constexpr int kTileHeight = 16;   // rows of an integer tile
+constexpr int kTilePanels = 1;    // side by side
+#else
+constexpr int kTileHeight = 8;
+constexpr int kTilePanels = 2;    // for many rows: each broadcast input serves both
+#endif
 constexpr bool kExpand = false;   // never expand a panel's integers first: there are instructions to spare
 constexpr int kFloatRows = 6;     // of a float tile
 constexpr int kFloatChains = 12;  // sums (of sixteen columns) that a tile of few rows may keep
@@ -27,6 +32,7 @@ INLINE Vec load(const BFloat* p) {
 }
 INLINE Vec load(const std::uint8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16(p)))}; }
 INLINE Vec load(const std::int8_t* p) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p)))}; }
+INLINE Vec load(const std::int32_t* p) { return {_mm512_cvtepi32_ps(_mm512_loadu_si512(p))}; }
 INLINE void store(float* p, Vec x) { _mm512_storeu_ps(p, x.v); }
 
 INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
@@ -125,6 +131,16 @@ struct Dot {
     INLINE Vec value() const { return {_mm512_cvtepi32_ps(sums)}; }
 };
 
+// The low bytes of 16-bit integers, or the high ones, with zeros in place of the others.
+INLINE Bytes low_bytes(Bytes x) { return {_mm512_and_si512(x.v, _mm512_set1_epi16(0x00FF))}; }
+INLINE Bytes high_bytes(Bytes x) { return {_mm512_andnot_si512(_mm512_set1_epi16(0x00FF), x.v)}; }
+// once + 256 * middle + 65536 * high in 32 bits, whatever wraps around on the way.
+INLINE Vec to_float(const std::int32_t* once, const std::int32_t* middle, const std::int32_t* high) {
+    const __m512i upper = _mm512_add_epi32(_mm512_slli_epi32(_mm512_loadu_si512(high), 16),
+                                           _mm512_slli_epi32(_mm512_loadu_si512(middle), 8));
+    return {_mm512_cvtepi32_ps(_mm512_add_epi32(upper, _mm512_loadu_si512(once)))};
+}
+
 // ---- thirty-two 16-bit integers: pairs of sixteen columns
 
 constexpr int kInt16Rows = 6;  // of a tile
@@ -148,4 +164,4 @@ struct PairSums {
     INLINE Vec value() const { return {_mm512_cvtepi32_ps(v)}; }
 };
 
-}  // namespace ratoon::avx512
+}  // namespace ratoon::RATOON_ISA

@@ -4,7 +4,7 @@
 // processor does that in one instruction (as AArch64 does) and twice where it would need a library call.
 #pragma once
 
-namespace ratoon::portable {
+namespace ratoon::RATOON_ISA {
 
 constexpr int kTileHeight = 2;
 constexpr int kTilePanels = 1;
@@ -215,4 +215,4 @@ struct PairSums {
     }
 };
 
-}  // namespace ratoon::portable
+}  // namespace ratoon::RATOON_ISA

@@ -20,8 +20,8 @@ FLOORS = (
     ("util",),
     ("identity", "checkpoint"),
     ("tiers", "spec", "request", "text", "lint", "device/ops"),
-    ("step",),
-    ("cache", "device/model", "device/sampling"),
+    ("step", "grammar"),
+    ("cache", "chat", "device/model", "device/sampling"),
     ("sched", "explain", "device/runner"),
     ("draft",),
     ("engine",),
@@ -36,6 +36,7 @@ ROOMS_OF_LIBRARY = {
     "gguf": {"checkpoint"},
     "huggingface_hub": {"checkpoint"},
     "jinja2": {"text"},
+    "llguidance": {"grammar"},
     "matplotlib": {"lab"},
     "numpy": {"device", "lab"},  # the lab computes statistics; it is no part of the engine
     "prometheus_client": {"server"},

@@ -57,6 +57,10 @@ class PoolTooSmallError(RequestError):
     """The request needs more KV blocks than the whole pool has."""
 
 
+class GrammarError(RequestError):
+    """The form asked for an answer is malformed, not supported, impossible, or too complex."""
+
+
 class CheckpointError(RatoonError):
     """The files of a model or adapter are missing, damaged or not of a kind that Ratoon can run."""
 

@@ -108,10 +108,12 @@ Logprobs = tuple[tuple[int, float], ...]
 class ChunkResult(NamedTuple):
     """What a step found for one chunk.
 
-    `token_ids` are the newly known tokens: accepted drafts and one sampled token; none if the chunk did not
-    sample.
+    `token_ids` are the newly known tokens: accepted drafts, one sampled token, and what must follow it; none
+    if the chunk did not sample.
     `logprobs` has one entry per new token if asked for; `prompt_logprobs` one per entry of `prompt_targets`,
-    None where that is None.
+    None where that is None. Of the tokens, the form of the answer forced `num_forced`, which were taken
+    without sampling; it forbade `num_cut_drafts` drafts, which were not run. With an `error` the request
+    cannot go on, although the step succeeded.
     """
 
     request_id: int
@@ -119,6 +121,9 @@ class ChunkResult(NamedTuple):
     num_accepted_drafts: int = 0
     logprobs: tuple[Logprobs, ...] = ()
     prompt_logprobs: tuple[Logprobs | None, ...] = ()
+    num_forced: int = 0
+    num_cut_drafts: int = 0
+    error: str | None = None
 
 
 class SharedReads(NamedTuple):

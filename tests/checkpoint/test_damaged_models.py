@@ -50,8 +50,8 @@ def test_a_damaged_file_is_opened_or_refused_and_takes_little_memory(
 ) -> None:
     model, file = request.getfixturevalue(kind)
     whole, rng = file.read_bytes(), random.Random(20)
-    errors: list[RatoonError] = []
-    open_checkpoint(model)  # what is imported for it does not count
+    errors: list[tuple[type[RatoonError], str]] = []
+    _ = open_checkpoint(model).digest  # what is imported for it does not count
     tracemalloc.start()
     for _ in range(NUM_FILES):
         file.write_bytes(damage(whole, rng))
@@ -61,9 +61,9 @@ def test_a_damaged_file_is_opened_or_refused_and_takes_little_memory(
                 assert checkpoint.tensor(name).data.nbytes <= len(whole)
             _ = checkpoint.digest, checkpoint.tokenizer_json
         except RatoonError as error:
-            errors.append(error)
+            errors.append((type(error), error.message))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(errors) > NUM_FILES // 3
-    assert all(isinstance(error, CheckpointError) and error.message.endswith(".") for error in errors)
+    assert all(issubclass(kind, CheckpointError) and message.endswith(".") for kind, message in errors)
     assert peak < MOST_MEMORY

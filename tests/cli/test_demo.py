@@ -2,21 +2,22 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ratoon.cli import demo
 from ratoon.cli.demo import Asked, common_prefix
-from ratoon.request.sampling_params import SamplingParams
 
 Run = Callable[..., Any]
+SHORT = replace(demo.HANDBOOK, task="Handbook.\n{question}", num_tokens=3)
 pytestmark = pytest.mark.usefixtures("smollm2_path")
 
 
 @pytest.fixture(autouse=True)
 def few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "GREEDY", SamplingParams(max_tokens=3, temperature=0))
+    monkeypatch.setattr(demo, "HANDBOOK", replace(demo.HANDBOOK, num_tokens=3))
 
 
 def test_json_holds_two_requests_of_which_the_second_reuses_the_first(run: Run) -> None:
@@ -45,15 +46,15 @@ def test_json_holds_two_requests_of_which_the_second_reuses_the_first(run: Run) 
 
 
 def test_for_people_it_tells_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "TASK", "Handbook.\n{question}")  # the document is not needed for this
+    monkeypatch.setattr(demo, "HANDBOOK", SHORT)  # the document is not needed for this
     ran = run("demo")
     assert ran.status == 0
-    assert demo.QUESTIONS[0] in ran.out
+    assert demo.HANDBOOK.questions[0] in ran.out
     assert "the same tokens and the same logits, bit for bit" in ran.out
 
 
 def test_another_answer_when_warm_is_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "TASK", "Handbook.\n{question}")
+    monkeypatch.setattr(demo, "HANDBOOK", SHORT)
     asked: list[Asked] = []
     ask = demo.Demonstration.ask
 
@@ -73,3 +74,9 @@ def test_a_common_prefix_is_counted_from_the_ids() -> None:
     assert common_prefix([1, 2, 3], [1, 2, 4, 5]) == 2
     assert common_prefix([1, 2], [1, 2, 3]) == 2
     assert common_prefix([], [1]) == 0
+
+
+def test_a_model_for_code_is_asked_about_code() -> None:
+    assert demo.subject_for("qwen2.5-coder-0.5b") is demo.CODE
+    assert demo.subject_for("smollm2") is demo.HANDBOOK
+    assert "class BlockPool" in demo.CODE.prompt("Why?")

@@ -1,9 +1,9 @@
 """Random cases for the promise itself: a hit changes nothing but the time.
 
 Batches of requests run on engines with random budgets and pools, some so small that requests are preempted.
-A batch mixes tokens and input rows, the model alone and its adapters; half of the engines verify drafts,
-right ones and wrong ones. The logits of every request, at each position that it generates, are compared as
-bytes with those of the same request alone on a cold cache, which is computed once.
+A batch mixes tokens and input rows, the model alone and its adapters, free answers and those with a form;
+half of the engines verify drafts, right ones and wrong ones. The logits of every request, at each position
+that it generates, are compared as bytes with those of the same request alone on a cold cache, computed once.
 
 Whatever else a request may carry becomes a field of `Ask`, drawn in `draw_asks` and put into the request in
 `Ask.request`; whatever else an engine may do is drawn in `draw_engine`. The comparison stays as it is.
@@ -31,9 +31,16 @@ from ratoon.identity.extra_keys import ExtraKeys
 from ratoon.request.finish import Usage
 from ratoon.request.request import Request
 from ratoon.request.sampling_params import SamplingParams
+from ratoon.request.structured_outputs import StructuredOutputs
 from ratoon.spec.model_spec import ModelSpec
 
 LONG_ANSWER = 16
+FORMS = (
+    StructuredOutputs(json={"type": "array", "items": {"type": "string", "maxLength": 9}, "minItems": 9}),
+    StructuredOutputs(regex="([a-z]{1,8} ){12}(and so it goes, and goes on){2}"),
+)
+"""Forms of answers that are long enough; the second forces many tokens at its end."""
+
 Part = list[int] | NDArray[np.floating[Any]]
 
 
@@ -293,6 +300,8 @@ def draw_asks(rng: random.Random, subject: Subject, model: LoadedModel) -> list[
             repetition_penalty=rng.choice((1, 1.1)),
             ignore_eos=True,
         )
+        if rng.random() < 0.2:
+            params = replace(params, ignore_eos=False, structured_outputs=rng.choice(FORMS))
         asks.append(Ask(prompt, params, rng.randrange(2**64), rng.choice(adapters)))
     return asks
 

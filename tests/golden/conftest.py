@@ -26,6 +26,7 @@ from ratoon.device.ops.protocol import (
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.spec.cache_groups import cache_groups
 from ratoon.spec.model_reader import read_model_spec
+from ratoon.spec.model_spec import ModelSpec
 
 BLOCK = 16
 NUM_BLOCKS = 100
@@ -76,6 +77,41 @@ def forced_logits() -> Callable[..., Floats]:
         return decoder.logits(
             decoder(np.array(token_ids, np.int32), inputs, np.arange(first, len(token_ids)))
         )[0]
+
+    return run
+
+
+TINY_BLOCK = 4
+TINY_CHUNKS = ((0, 25), (25, 40))
+
+
+@pytest.fixture(scope="session")
+def tiny_logits() -> Callable[..., Floats]:
+    """Return a function: the logits after each of 40 tokens that a tiny model computes in two chunks."""
+
+    def run(
+        path: Path, ops: Ops, tokens: list[int], change: Callable[[ModelSpec], ModelSpec] | None = None
+    ) -> Floats:
+        checkpoint = open_checkpoint(path)
+        spec = read_model_spec(checkpoint)
+        spec = spec if change is None else change(spec)
+        groups = cache_groups(spec)
+        width, num_slots = len(tokens) // TINY_BLOCK, max(len(group.layers) for group in groups)
+        num_blocks = 1 + width * len(groups)
+        layout = KVLayout(num_blocks, TINY_BLOCK, num_slots, spec.num_kv_heads, spec.head_dim, "f32")
+        pages = ops.pages(layout)
+        decoder = load_decoder(checkpoint, spec, groups, ops, pages, num_positions=len(tokens))
+        tables = np.arange(1, num_blocks, dtype=np.int32).reshape(len(groups), 1, -1)
+        hidden = []
+        for first, end in TINY_CHUNKS:
+            positions = np.arange(first, end, dtype=np.int32)
+            slots = tuple(
+                table[0, positions // TINY_BLOCK].astype(np.int64) * TINY_BLOCK + positions % TINY_BLOCK
+                for table in tables
+            )
+            inputs = StepInputs(positions, np.array([0, end - first], np.int32), tuple(tables), slots)
+            hidden.append(decoder(np.array(tokens[first:end], np.int32), inputs, np.arange(end - first)))
+        return decoder.logits(np.concatenate(hidden))[0]
 
     return run
 

@@ -33,7 +33,7 @@ def test_a_template_file_takes_the_place_of_the_models_own(smollm2_path: Path, t
     file.write_text("{% for m in messages %}{{ m.role }} says {{ m.content }}{% endfor %}")
     model = load_served_model(str(smollm2_path), "it", SMALL, {}, file)
     model.engine.close()
-    rendered = model.load_chat_template().render([{"role": "user", "content": "Hi"}])
+    rendered = model.chat().template.render([{"role": "user", "content": "Hi"}])
     assert rendered == "user says Hi"
 
 

@@ -129,7 +129,7 @@ def test_factors_of_frequencies_are_read_from_their_tensor(gguf_checkpoint: Make
     ("changes", "part"),
     [
         ({"expert_count": 8}, "mixture of experts"),
-        ({"rope__scaling__type": "yarn"}, "'yarn'"),
+        ({"rope__scaling__type": "wavy"}, "'wavy'"),
         ({"attention__value_length": 128}, "values of another width"),
     ],
 )

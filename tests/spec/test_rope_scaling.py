@@ -15,8 +15,13 @@ LLAMA_3_1 = {
 }
 
 
+def llama3_factors() -> tuple[float, ...]:
+    table = Metadata(LLAMA_3_1, Path())
+    return config_rope(table, table, 5e5, 128).factors
+
+
 def test_llama3_keeps_short_waves_slows_long_ones_and_goes_over_smoothly() -> None:
-    factors = config_rope(Metadata(LLAMA_3_1, Path()), 5e5, 128).factors
+    factors = llama3_factors()
     lengths = [2 * math.pi * 5e5 ** (2 * pair / 128) for pair in range(64)]
     for length, factor in zip(lengths, factors, strict=True):
         if length < 8192 / 4:
@@ -30,7 +35,7 @@ def test_llama3_keeps_short_waves_slows_long_ones_and_goes_over_smoothly() -> No
 
 def test_llama3_factors_are_those_in_converted_files() -> None:
     # The published definition, written differently: an interpolation of frequencies.
-    for pair, factor in enumerate(config_rope(Metadata(LLAMA_3_1, Path()), 5e5, 128).factors):
+    for pair, factor in enumerate(llama3_factors()):
         frequency = 5e5 ** (-2 * pair / 128)
         smooth = (8192 * frequency / (2 * math.pi) - 1.0) / (4.0 - 1.0)
         smooth = min(max(smooth, 0.0), 1.0)

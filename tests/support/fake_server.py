@@ -17,13 +17,16 @@ from typing import Any, TypeVar
 
 from ratoon.cache.invariants import check_invariants
 from ratoon.cache.manager import CacheManager
+from ratoon.chat.chat_model import chat_model
 from ratoon.engine.adapters import AdapterStore, PreparedAdapter
 from ratoon.engine.async_engine import AsyncEngine, Listener
 from ratoon.engine.core import EngineCore
 from ratoon.engine.request_factory import RequestFactory
+from ratoon.errors import GrammarError
 from ratoon.explain.recorded_cache import RecordedCache
 from ratoon.explain.request_explainer import RequestExplainer
 from ratoon.request.request import Request
+from ratoon.request.structured_outputs import StructuredOutputs
 from ratoon.sched.delta import RequestDelta
 from ratoon.sched.limits import Limits
 from ratoon.sched.scheduler import Scheduler
@@ -57,6 +60,10 @@ TEMPLATE = (
     "{% if tools %}{{ tools | tojson }}{% endif %}{{ note }}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
+
+
+def _no_grammars(form: StructuredOutputs) -> None:
+    raise GrammarError("The fake model follows no grammar.")
 
 
 class ObservedEngine(AsyncEngine):
@@ -316,8 +323,11 @@ def start_fake_server(
             engine=fake.engine,
             tokenizer=tokenizer,
             adapters=AdapterStore(lambda folder: PreparedAdapter(ADAPTER_BYTES, object), 2 * ADAPTER_BYTES),
-            load_chat_template=lambda: ChatTemplate(template),
+            chat=lambda: chat_model(ChatTemplate(template), tokenizer),
             requests=RequestFactory(make_chain, check_params),
+            check_form=_no_grammars,
+            has_grammars=False,
+            block_size=BLOCK_SIZE,
         )
 
     loaded = threading.Event()

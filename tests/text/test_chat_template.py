@@ -99,7 +99,7 @@ def test_text_parts_are_joined_and_other_parts_refused() -> None:
     template = ChatTemplate("{{ messages[0].content }}")
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     assert template.render([{"role": "user", "content": parts}]) == "one\ntwo"
-    with pytest.raises(ChatTemplateError, match="not text"):
+    with pytest.raises(ChatTemplateError, match="text only"):
         template.render([{"role": "user", "content": [{"type": "image_url"}]}])
 
 

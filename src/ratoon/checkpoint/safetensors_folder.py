@@ -27,6 +27,8 @@ _ITEM_BYTES = {
 _ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}  # where GGUF's name is another one
 _MAX_HEADER_BYTES = 32 << 20  # room for 200,000 tensors
 _MAX_DIMENSIONS = 16
+_TEXT_PART = "text_config"
+_TEXT_PREFIXES = (("model.language_model.", "model."), ("language_model.", ""), ("lm_head.", "lm_head."))
 _SIDE_FILES = ("tokenizer_config.json", "generation_config.json")
 
 
@@ -43,9 +45,20 @@ class SafetensorsFolder:
         self._tensors: dict[str, RawTensor] = {}
         for file in self._files:
             for tensor in _tensors_of(file):
-                if tensor.name in self._tensors:
-                    raise CorruptCheckpointError(f"{path} has the tensor {tensor.name!r} twice.")
-                self._tensors[tensor.name] = tensor
+                if (name := self._text_name(tensor.name)) is None:
+                    continue
+                if name in self._tensors:
+                    raise CorruptCheckpointError(f"{path} has the tensor {name!r} twice.")
+                self._tensors[name] = tensor
+
+    def _text_name(self, name: str) -> str | None:
+        """Return a tensor's name in a model of text alone; None for those of other parts."""
+        if _TEXT_PART not in self.metadata:
+            return name
+        for prefix, instead in _TEXT_PREFIXES:
+            if name.startswith(prefix):
+                return instead + name.removeprefix(prefix)
+        return None
 
     @property
     def architecture(self) -> str:
@@ -98,6 +111,8 @@ def _weight_files(path: Path) -> list[Path]:
 def _read_metadata(path: Path) -> dict[str, object]:
     """Return `config.json`, with the other configuration files under their own names."""
     metadata = _read_json(path / "config.json")
+    if isinstance(text_part := metadata.get(_TEXT_PART), dict):
+        metadata |= text_part  # of a model that also takes images: they are left out
     for name in _SIDE_FILES:
         if (path / name).exists():
             metadata[name] = _read_json(path / name)

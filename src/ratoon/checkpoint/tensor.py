@@ -50,6 +50,17 @@ class RawTensor:
             else:
                 yield source[first:last].toreadonly()
 
+    def part(self, first: int, last: int) -> "RawTensor":
+        """Return rows `first` to `last`, without a copy: one weight of several that lie in one tensor."""
+        row_bytes = self.num_bytes // self.shape[0]
+        start, end = first * row_bytes, last * row_bytes
+        source = self.source
+        if isinstance(source, FileRange):
+            inside: memoryview | FileRange = FileRange(source.file, source.start + start, end - start)
+        else:
+            inside = source[start:end]
+        return RawTensor(self.name, (last - first, *self.shape[1:]), self.dtype, inside)
+
     def rows(self, rows: list[int]) -> bytes | memoryview:
         """Return rows of a matrix, one after the other; their numbers are not checked."""
         row_bytes = self.num_bytes // self.shape[0]

@@ -17,7 +17,7 @@ from ratoon.cli.summary import summary
 from ratoon.engine.llm import LLM
 from ratoon.errors import RequestError, TextError
 from ratoon.request.sampling_params import SamplingParams
-from ratoon.text.chat_template import Message
+from ratoon.text.messages import Message
 from ratoon.text.utf8 import decode_utf8
 
 with suppress(ImportError):
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_argument(parser)
     add_chat_template_option(parser)
     add_adapter_option(parser, "LoRA adapter that the answers go through")
-    add_sampling_options(parser, leave_out=("n", "logprobs", "prompt_logprobs"))
+    add_sampling_options(parser, leave_out=("n", "logprobs", "prompt_logprobs", "structured_outputs"))
     add_engine_options(parser)
 
 

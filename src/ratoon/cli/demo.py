@@ -9,7 +9,7 @@ import argparse
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import takewhile
@@ -25,9 +25,44 @@ from ratoon.text.chat_prompt import encode_chat
 from ratoon.util.progress import TerminalProgress
 
 MODEL = "smollm2"
-TASK = "Read this handbook and answer the question after it.\n\n{document}\nQuestion: {question}"
-QUESTIONS = ("When was the mill built, and by whom?", "What can visitors expect on the tour?")
 GREEDY = SamplingParams(max_tokens=48, temperature=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is asked about: a file of this package, and two questions with the same words before them."""
+
+    file: str
+    task: str
+    questions: tuple[str, str]
+    num_tokens: int
+
+    def prompt(self, question: str) -> str:
+        """Return the message of one question."""
+        document = (files("ratoon") / self.file).read_text(encoding="utf-8")
+        return self.task.format(document=document, question=question)
+
+
+HANDBOOK = Subject(
+    "cli/demo_document.txt",
+    "Read this handbook and answer the question after it.\n\n{document}\nQuestion: {question}",
+    ("When was the mill built, and by whom?", "What can visitors expect on the tour?"),
+    num_tokens=48,
+)
+CODE = Subject(
+    "cache/pool.py",
+    "Here is a Python file.\n\n```python\n{document}```\n\n{question} Answer in two or three sentences.",
+    (
+        "In which order are blocks evicted, and why?",
+        "What does the method `store` do, and when may it be called?",
+    ),
+    num_tokens=120,
+)
+
+
+def subject_for(model: str) -> Subject:
+    """Return what this model answers best."""
+    return CODE if "coder" in model.lower() else HANDBOOK
 
 
 @dataclass(slots=True)
@@ -50,15 +85,16 @@ class Asked:
 class Demonstration:
     """Asks on an engine of its own. Raises a `RatoonError` where a step fails."""
 
-    def __init__(self, model: LoadedModel) -> None:
+    def __init__(self, model: LoadedModel, params: SamplingParams = GREEDY) -> None:
         self.core: EngineCore = build_core(model, observe_logits=self._observe)
         self._model = model
+        self._params = params
         self._asked: list[Asked] = []
 
     def ask(self, prompt: list[int]) -> Asked:
         """Run one request from its arrival to its end."""
         asked = Asked(prompt)
-        request = Request(len(self._asked), self._model.chain(prompt), GREEDY, seed=0)
+        request = Request(len(self._asked), self._model.chain(prompt), self._params, seed=0)
         self._asked.append(asked)
         self.core.add(request)
         while self.core.has_work:
@@ -82,16 +118,20 @@ class Demonstration:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the form of the output."""
+    """Declare the model and the form of the output."""
+    parser.add_argument(
+        "--model", metavar="MODEL", default=MODEL, help=f"which model to ask (default: {MODEL})"
+    )
     parser.add_argument("--json", action="store_true", help="print one object")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask both questions, then the second one again with an empty cache."""
     with TerminalProgress() as progress:
-        model = load_model(MODEL, EngineConfig(), progress)
-    prompts = make_prompts(model)
-    demonstration = Demonstration(model)
+        model = load_model(arguments.model, EngineConfig(), progress)
+    subject = subject_for(arguments.model)
+    prompts = make_prompts(model, subject)
+    demonstration = Demonstration(model, replace(GREEDY, max_tokens=subject.num_tokens))
     queries_before, hits_before = demonstration.counters()
     first, second = (demonstration.ask(prompt) for prompt in prompts)
     queries, hits = demonstration.counters()
@@ -109,21 +149,21 @@ def run(arguments: argparse.Namespace) -> int:
         }
         print(json.dumps(report))
     else:
-        tell(model, first, second, expected, bit_equal)
+        print(f"Ratoon {ratoon.__version__}, {arguments.model}, {model.ops_name}: two questions\n")
+        tell(model, subject, (first, second), expected, bit_equal)
     return 0 if bit_equal and second.cached_tokens == expected else 1
 
 
-def make_prompts(model: LoadedModel) -> list[list[int]]:
+def make_prompts(model: LoadedModel, subject: Subject) -> list[list[int]]:
     """Return the prompts of the two questions: the same document before each."""
-    document = (files("ratoon.cli") / "demo_document.txt").read_text(encoding="utf-8")
     template = model.chat_template()
     return [
         encode_chat(
             model.tokenizer,
             template,
-            [{"role": "user", "content": TASK.format(document=document, question=question)}],
+            [{"role": "user", "content": subject.prompt(question)}],
         )
-        for question in QUESTIONS
+        for question in subject.questions
     ]
 
 
@@ -156,12 +196,14 @@ def versions(model: LoadedModel) -> dict[str, str]:
     }
 
 
-def tell(model: LoadedModel, first: Asked, second: Asked, expected: int, bit_equal: bool) -> None:
+def tell(
+    model: LoadedModel, subject: Subject, asked_twice: tuple[Asked, Asked], expected: int, bit_equal: bool
+) -> None:
     """Print the same for people."""
+    first, second = asked_twice
     size = model.config.block_size
     shared = common_prefix(first.prompt, second.prompt)
-    print(f"Ratoon {ratoon.__version__}, {MODEL}, {model.ops_name}: two questions about one document\n")
-    for question, asked in zip(QUESTIONS, (first, second), strict=True):
+    for question, asked in zip(subject.questions, (first, second), strict=True):
         print(f"  Q: {question}\n  A: {model.tokenizer.decode(asked.token_ids).strip()}\n")
     print(f"{'':10}{'prompt':>10}{'cached':>10}{'computed':>10}{'first token':>14}")
     for name, asked in (("first", first), ("second", second)):

@@ -38,4 +38,4 @@ def list_known() -> None:
     """Print one line per known model."""
     for entry in CATALOG.values():
         state = "pulled" if pulled_folder(entry.name).is_dir() else format_bytes(entry.download_bytes)
-        print(f"{entry.name:<14}{state:<11}{entry.summary} ({entry.licence})")
+        print(f"{entry.name:<20}{state:<11}{entry.summary} ({entry.licence})")

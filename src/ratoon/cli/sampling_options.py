@@ -5,9 +5,11 @@ Greedy is the default here, so that the same command gives the same answer.
 
 import argparse
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from ratoon.request.sampling_params import SamplingParams
+from ratoon.request.structured_outputs import StructuredOutputs
 
 
 def _bias(text: str) -> tuple[int, float]:
@@ -16,6 +18,14 @@ def _bias(text: str) -> tuple[int, float]:
         return int(token_id), float(bias)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a token id and a number, as in 42=-5") from None
+
+
+def _schema(name: str) -> StructuredOutputs:
+    """Read a JSON schema. What is wrong with it is said as the engine says it."""
+    try:
+        return StructuredOutputs(json=Path(name).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise argparse.ArgumentTypeError(f"{name!r} cannot be read: {error}") from None
 
 
 OPTIONS = {
@@ -43,6 +53,7 @@ OPTIONS = {
     "logprobs": ("--logprobs", int, "N", "with --json: report the N best tokens at each position"),
     "prompt_logprobs": ("--prompt-logprobs", int, "N", "with --json: report the same for the prompt"),
     "skip_special_tokens": ("--skip-special-tokens", bool, "", "leave control tokens out of the text"),
+    "structured_outputs": ("--json-schema", _schema, "FILE", "make the answer JSON of this schema"),
 }
 """Option, type, what stands for its value, and help, by parameter."""
 

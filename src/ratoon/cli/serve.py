@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from ratoon.chat.reasoning import REASONING_FORMATS
+from ratoon.chat.tool_format import TOOL_FORMATS
 from ratoon.cli.adapter_options import adapters, add_adapter_option
 from ratoon.cli.engine_options import (
     add_chat_template_option,
@@ -30,6 +32,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     server.add_argument(
         "--served-model-name", metavar="NAME", help="what clients call the model (default: MODEL)"
+    )
+    server.add_argument(
+        "--tool-parser",
+        choices=tuple(TOOL_FORMATS),
+        help="how the model writes tool calls (default: as its chat template says)",
+    )
+    server.add_argument(
+        "--reasoning-parser",
+        choices=(*REASONING_FORMATS, "none"),
+        help="how the model marks its reasoning (default: as its chat template says)",
+    )
+    server.add_argument(
+        "--map-claude-models",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="in /v1/messages, let every claude- name stand for the served model (default: on)",
+    )
+    server.add_argument(
+        "--drop-billing-header",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="in /v1/messages, leave out a billing header, which changes with every request (default: on)",
     )
     server.add_argument(
         "--drain-timeout", type=float, default=30.0, metavar="S",
@@ -108,6 +132,10 @@ def run(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         served_model_name=arguments.served_model_name,
         chat_template=arguments.chat_template,
+        tool_parser=arguments.tool_parser,
+        reasoning_parser=arguments.reasoning_parser,
+        map_claude_models=arguments.map_claude_models,
+        drop_billing_header=arguments.drop_billing_header,
         api_key=arguments.api_key,
         api_keys=arguments.api_keys,
         admin_key=arguments.admin_key,

@@ -173,7 +173,7 @@ class _DraftState:
         """Begin with a new request. The draft model has no adapters; salts separate its blocks too."""
         extra_keys = ExtraKeys(salt=request.chain.extra_keys.salt)
         chain = HashChain(root, request.chain.block_size, extra_keys)
-        params = replace(request.params, logprobs=None, prompt_logprobs=None)
+        params = replace(request.params, logprobs=None, prompt_logprobs=None, structured_outputs=None)
         return cls(chain, params)
 
     def follow(self, request: Request) -> None:

@@ -32,6 +32,7 @@ from ratoon.engine.open_model import NGRAM, OpenModel, draft_config, open_draft,
 from ratoon.errors import InvalidParameterError
 from ratoon.explain.recorded_cache import RecordedCache
 from ratoon.explain.request_explainer import RequestExplainer
+from ratoon.grammar.compiler import GrammarCompiler
 from ratoon.identity.extra_keys import NO_EXTRAS, ExtraKeys
 from ratoon.identity.fingerprint import ModelFingerprint
 from ratoon.identity.hash_chain import HashChain
@@ -55,7 +56,7 @@ class LoadedModel:
     `config` has every None replaced by what it stands for. `root` is what every chain begins with.
     `adapters` may be used with any engine that is built on the model. `given_template` was named in the place
     of the model's own. `draft` is the smaller model that guesses for this one, if `config` names one. `cores`
-    are claimed for the threads of its ops.
+    are claimed for the threads of its ops. `grammars` compiles the forms that answers must have.
     """
 
     checkpoint: Checkpoint
@@ -68,6 +69,7 @@ class LoadedModel:
     root: bytes
     adapters: AdapterStore
     cores: CoreClaim
+    grammars: GrammarCompiler
     given_template: ChatTemplate | None = None
     draft: "LoadedModel | None" = None
 
@@ -83,9 +85,15 @@ class LoadedModel:
         return self.given_template or load_chat_template(self.checkpoint, self.tokenizer)
 
     def check_params(self, params: SamplingParams) -> None:
-        """Raise `InvalidParameterError` where the parameters name a token outside the vocabulary."""
+        """Raise `InvalidParameterError` where the parameters name a token outside the vocabulary.
+
+        Compiles the form that answers must have, which may take its time; raises `GrammarError` where that
+        cannot be done.
+        """
         for token_id in (*params.logit_bias, *params.stop_token_ids):
             self._check_token_id(token_id)
+        if params.structured_outputs is not None:
+            self.grammars.check(params.structured_outputs)
 
     def _check_token_id(self, token_id: int) -> None:
         if token_id >= self.spec.vocab_size:
@@ -134,6 +142,8 @@ def _load(
     spec, groups = opened.spec, opened.groups
     budget = opened.budget(config)
     config = resolved(config, spec, budget)
+    assert config.max_model_len is not None, "resolved just now"
+    spec = spec.for_length(config.max_model_len)
     store = AdapterStore(lambda folder: prepare_adapter(folder, spec, ops), config.adapter_bytes)
     for name, folder in adapters.items():
         store.load(name, folder)
@@ -150,9 +160,10 @@ def _load(
     decoder = load_decoder(
         opened.checkpoint, spec, groups, ops, pages, num_positions=config.max_model_len, progress=progress
     )
-    root = _fingerprint(opened, config, ops).root()
+    root = _fingerprint(replace(opened, spec=spec), config, ops).root()
+    grammars = GrammarCompiler(opened.checkpoint.tokenizer_json, spec.vocab_size, tokenizer.eos_token_ids)
     return LoadedModel(
-        opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store, cores
+        opened.checkpoint, spec, budget, config, tokenizer, decoder, ops.name, root, store, cores, grammars
     )
 
 
@@ -218,6 +229,7 @@ def _runner(model: LoadedModel, observe_logits: LogitsObserver | None = None) ->
         num_groups=len(model.budget.groups),
         block_size=model.budget.block_size,
         find_adapter=model.adapters.weights_of,
+        make_matcher=model.grammars.matcher,
         observe_logits=observe_logits,
     )
 

@@ -38,7 +38,7 @@ class Generation:
         return self._answers[self._index_of[request_id]].hit_stop_string
 
     def take(self, delta: RequestDelta) -> OutputDelta:
-        """Take the next delta of one of the requests. Raises the delta's `EngineError` if it has one."""
+        """Take the next delta of one of the requests. Raises the delta's error if it has one."""
         output = self._answers[self._index_of[delta.request_id]].take(delta)
         return replace(output, result=self._result()) if self.is_finished else output
 

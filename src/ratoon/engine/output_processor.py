@@ -1,5 +1,7 @@
 """`OutputProcessor`: turns the deltas of one request into text."""
 
+from collections.abc import Collection
+
 from ratoon.engine.output import OutputDelta, TokenLogprobs
 from ratoon.request.finish import FinishReason, Timings, Usage
 from ratoon.request.sampling_params import SamplingParams
@@ -17,14 +19,22 @@ class OutputProcessor:
     engine computed meanwhile are left out. The first `min_tokens` tokens end nothing. `finish_reason` and
     `timings` come with the last delta, `usage` with the first and again with the last: it counts what the
     engine computed, `token_ids` what belongs to the answer. `request_id` and `index` are written on what
-    `take` returns.
+    `take` returns. `shown_control_ids` stand in the text in any case.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, params: SamplingParams, *, request_id: int = 0, index: int = 0
+        self,
+        tokenizer: Tokenizer,
+        params: SamplingParams,
+        *,
+        request_id: int = 0,
+        index: int = 0,
+        shown_control_ids: Collection[int] = (),
     ) -> None:
         self._params = params
-        self._detokenizer = Detokenizer(tokenizer, skip_special=params.skip_special_tokens)
+        self._detokenizer = Detokenizer(
+            tokenizer, skip_special=params.skip_special_tokens, shown=shown_control_ids
+        )
         self._stops = StopStrings(params.stop, include=params.include_stop_str_in_output)
         self._request_id = request_id
         self._index = index
@@ -45,7 +55,7 @@ class OutputProcessor:
     def take(self, delta: RequestDelta) -> OutputDelta:
         """Take the next delta and return what it adds: the tokens that belong to the answer, and their text.
 
-        Raises the delta's `EngineError` if it has one.
+        Raises the delta's error if it has one.
         """
         if delta.error is not None:
             raise delta.error

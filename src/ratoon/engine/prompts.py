@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ratoon.engine.prompt_parts import PromptParts, are_whole_numbers
 from ratoon.errors import InvalidParameterError
 from ratoon.request.sampling_params import SamplingParams
-from ratoon.text.chat_template import Message
+from ratoon.text.messages import Message
 
 Prompt = str | Sequence[int] | PromptParts
 """A text, token ids, or parts of any kind."""

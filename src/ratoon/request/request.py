@@ -81,6 +81,8 @@ class Request:
     """Drafts that were verified for this request."""
     num_accepted_drafts: int = field(default=0, init=False)
     """Those of them that were accepted."""
+    num_forced: int = field(default=0, init=False)
+    """Output tokens that the form of the answer forced: each was a step saved."""
 
     # Moments on the engine's clock, in seconds.
     arrival_s: float = field(default=0.0, init=False)

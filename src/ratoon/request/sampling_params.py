@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ratoon.errors import InvalidParameterError
+from ratoon.request.structured_outputs import StructuredOutputs, structured_outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class SamplingParams:
     request arrives. `logprobs=k` returns the k best tokens and the chosen one per output position;
     `prompt_logprobs=k` the same for prompt positions, which are then all computed afresh. `max_tokens=None`
     runs to the end of the context. `stop` may be one string; it and the token ids are kept as tuples, and
-    None stands for none of them, as for no `logit_bias`.
+    None stands for none of them, as for no `logit_bias`. `structured_outputs` is the form that the answer
+    must have, or a mapping with its fields; log-probabilities are then of the tokens that the form allows.
     """
 
     max_tokens: int | None = 16
@@ -37,6 +39,7 @@ class SamplingParams:
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     skip_special_tokens: bool = True
+    structured_outputs: StructuredOutputs | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in RANGES.items():
@@ -53,11 +56,21 @@ class SamplingParams:
         self._set("stop", _stop_strings(self.stop))
         self._set("stop_token_ids", _stop_token_ids(self.stop_token_ids))
         self._set("logit_bias", _logit_bias(self.logit_bias))
+        self._set("structured_outputs", structured_outputs(self.structured_outputs))
+        if self.structured_outputs is not None and self.ignore_eos:
+            raise InvalidParameterError(
+                "ignore_eos contradicts structured_outputs: an answer of a given form has an end."
+            )
 
     @property
     def has_penalties(self) -> bool:
         """Whether choosing a token looks at the tokens so far."""
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether choosing a token depends on the output tokens so far."""
+        return self.has_penalties or self.structured_outputs is not None
 
     def _set(self, name: str, value: object) -> None:
         """Write a normalised value; only while the object is being made."""

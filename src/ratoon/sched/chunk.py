@@ -54,10 +54,11 @@ def sample_spec(request: Request, num_told: int) -> SampleSpec:
     params = request.params
     prompt: tuple[int, ...] = ()
     output: tuple[int, ...] = ()
+    num_prompt = request.num_prompt_tokens
+    if params.needs_history:
+        output = tuple(request.chain.tokens[max(num_told, num_prompt) :])
     if params.has_penalties:
-        num_prompt = request.num_prompt_tokens
         new = request.tokens_between(num_told, num_prompt) if num_told < num_prompt else ()
         prompt = tuple(token for token in new if token is not None)
-        output = tuple(request.chain.tokens[max(num_told, num_prompt) :])
     banned = banned_token_ids(request) if params.min_tokens else ()
     return SampleSpec(params, request.seed, request.num_generated, prompt, output, (), banned)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ratoon.errors import EngineError
+from ratoon.errors import RatoonError
 from ratoon.request.finish import FinishReason, Timings, Usage
 from ratoon.step import Logprobs
 
@@ -13,8 +13,9 @@ class RequestDelta(NamedTuple):
     `token_ids` are the new output tokens, a stop token included. `logprobs` has one entry per new token if
     asked for. `prompt_logprobs` comes with the first token if asked for: one entry per prompt position, None
     for the first and where input rows stand. The last delta of a request, and only that, has a
-    `finish_reason` and `timings`, and after a failed step an `error`. `usage` comes with the first token,
-    when it is known what of the prompt was cached, and with the last delta.
+    `finish_reason` and `timings`, and an `error` after a failed step, or where the answer's grammar could not
+    be followed. `usage` comes with the first token, when it is known what of the prompt was cached, and with
+    the last delta.
     """
 
     request_id: int
@@ -24,4 +25,4 @@ class RequestDelta(NamedTuple):
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
     timings: Timings | None = None
-    error: EngineError | None = None
+    error: RatoonError | None = None

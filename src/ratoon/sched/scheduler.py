@@ -12,7 +12,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from ratoon.cache.manager import CacheManager
-from ratoon.errors import EmptyPromptError, EngineError, PromptTooLongError
+from ratoon.errors import EmptyPromptError, EngineError, GrammarError, PromptTooLongError, RatoonError
 from ratoon.request.finish import FinishReason, Timings
 from ratoon.request.request import Request, RequestStatus
 from ratoon.sched.delta import RequestDelta
@@ -189,12 +189,15 @@ class Scheduler:
         token_ids, reason = append_output(request, found.token_ids)
         end = chunk.first_position + len(chunk.token_ids)
         if chunk.num_drafts:
-            request.num_drafts += chunk.num_drafts
+            request.num_drafts += chunk.num_drafts - found.num_cut_drafts
             request.num_accepted_drafts += min(found.num_accepted_drafts, len(token_ids))
             end = min(end - chunk.num_drafts + found.num_accepted_drafts, request.num_known)
         self._allocator.commit(request, end)
         if chunk.prompt_logprobs is not None:
             request.prompt_logprobs += found.prompt_logprobs
+        if found.error is not None:
+            return self._finish(request, FinishReason.FAILED, now, error=GrammarError(found.error))
+        request.num_forced += min(found.num_forced, len(token_ids))
         if not token_ids:
             return None
         delta = RequestDelta(request.id, token_ids, found.logprobs[: len(token_ids)])
@@ -212,7 +215,7 @@ class Scheduler:
         now: float,
         *,
         delta: RequestDelta | None = None,
-        error: EngineError | None = None,
+        error: RatoonError | None = None,
     ) -> RequestDelta:
         """Forget a request and give back what it holds; return `delta`, or an empty one, as its last."""
         if request.status is RequestStatus.RUNNING:

@@ -62,7 +62,15 @@ def serve(
         print("\n".join(lines), file=sys.stderr, flush=True)
 
     service = Service(
-        lambda: load_served_model(model, name, config, adapters, settings.chat_template),
+        lambda: load_served_model(
+            model,
+            name,
+            config,
+            adapters,
+            settings.chat_template,
+            tool_parser=settings.tool_parser,
+            reasoning_parser=settings.reasoning_parser,
+        ),
         keys,
         settings,
         name=name,

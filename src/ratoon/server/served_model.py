@@ -6,14 +6,15 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from ratoon.chat.chat_model import ChatModel, chat_model
 from ratoon.engine.adapters import AdapterStore, LoadedAdapter
 from ratoon.engine.async_engine import AsyncEngine
 from ratoon.engine.build import LoadedModel, build_core, load_model
 from ratoon.engine.config import EngineConfig
 from ratoon.engine.request_factory import RequestFactory
 from ratoon.identity.digest import digest
+from ratoon.request.structured_outputs import StructuredOutputs
 from ratoon.spec.cache_group import CacheGroupSpec
-from ratoon.text.chat_template import ChatTemplate
 from ratoon.text.tokenizer import Tokenizer
 from ratoon.util.progress import TerminalProgress
 from ratoon.util.sizes import format_bytes
@@ -23,8 +24,9 @@ from ratoon.util.sizes import format_bytes
 class ServedModel:
     """An engine with its texts and its identity.
 
-    `load_chat_template` raises `ChatTemplateError` where the model has none. `description` are the lines
-    printed at the start.
+    `chat` raises `ChatTemplateError` where the model has no chat template. `check_form` compiles the form
+    that an answer must have, and raises `GrammarError`; no answer can have one unless it `has_grammars`.
+    `description` are the lines printed at the start.
     """
 
     name: str
@@ -35,8 +37,11 @@ class ServedModel:
     engine: AsyncEngine
     tokenizer: Tokenizer
     adapters: AdapterStore
-    load_chat_template: Callable[[], ChatTemplate]
+    chat: Callable[[], ChatModel]
     requests: RequestFactory
+    check_form: Callable[[StructuredOutputs], None]
+    has_grammars: bool
+    block_size: int
     description: Sequence[str] = ()
 
     def fingerprint(self, adapter: LoadedAdapter | None) -> str:
@@ -51,10 +56,12 @@ def load_served_model(
     config: EngineConfig,
     adapters: Mapping[str, Path],
     chat_template: Path | None = None,
+    **parsers: str | None,
 ) -> ServedModel:
     """Load a model with its adapters and start its engine; `name` is what clients call the model.
 
-    `chat_template` is a file that takes the place of the model's own. Raises some `RatoonError`.
+    `chat_template` is a file that takes the place of the model's own. `parsers` are those of `chat_model`.
+    Raises some `RatoonError`.
     """
     with TerminalProgress() as progress:
         loaded = load_model(model, config, progress, adapters=adapters, chat_template=chat_template)
@@ -67,8 +74,11 @@ def load_served_model(
         engine=AsyncEngine(build_core(loaded), cores=loaded.cores),
         tokenizer=loaded.tokenizer,
         adapters=loaded.adapters,
-        load_chat_template=cache(loaded.chat_template),
+        chat=cache(lambda: chat_model(loaded.chat_template(), loaded.tokenizer, **parsers)),
         requests=RequestFactory(loaded.chain, loaded.check_params),
+        check_form=loaded.grammars.check,
+        has_grammars=loaded.grammars.is_available,
+        block_size=loaded.budget.block_size,
         description=describe(loaded),
     )
 

@@ -18,6 +18,14 @@ class ServerSettings:
     """What clients call the model; the name it was started with if None."""
     chat_template: Path | None = None
     """A file with the template for chat; the model's own if None."""
+    tool_parser: str | None = None
+    """The format of tool calls; that of the chat template if None."""
+    reasoning_parser: str | None = None
+    """The format of reasoning, or `none`; that of the chat template if None."""
+    map_claude_models: bool = True
+    """Whether every `claude-` name stands for the served model in `/v1/messages`."""
+    drop_billing_header: bool = True
+    """Whether a billing header at the head of a system prompt in `/v1/messages` is left out."""
     api_key: str | None = None
     """One key for one tenant."""
     api_keys: Path | None = None

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TextIO, TypeVar
 
+from ratoon.engine.adapters import LoadedAdapter
 from ratoon.engine.core import EngineCore
-from ratoon.errors import EngineError
+from ratoon.errors import EngineError, UnknownAdapterError
 from ratoon.server.generation.running_choices import DeltaDispatcher
 from ratoon.server.http.errors import ApiError
 from ratoon.server.http.limits import AdmissionControl
@@ -81,6 +82,21 @@ class Service:
                 503, "The model is still being loaded.", code="not_ready", headers={"Retry-After": "1"}
             )
         return self._model
+
+    def adapter_named(self, name: str | None) -> LoadedAdapter | None:
+        """Return the adapter that a client's `model` field names, None for the model itself.
+
+        Raises `ApiError` 404 for a name that stands for neither.
+        """
+        if name is None or name == self.name:
+            return None
+        try:
+            return self.model.adapters.get(name)
+        except UnknownAdapterError as error:
+            names = ", ".join(map(repr, (self.name, *self.model.adapters.by_name)))
+            raise ApiError(
+                404, f"There is no model {name!r}; there is {names}.", code="model_not_found", param="model"
+            ) from error
 
     def check_ready(self) -> None:
         """Raise `ApiError` 503 unless requests are served and the last steps did not all fail."""

@@ -51,6 +51,13 @@ class Metadata:
             self.corrupt(f"{self._prefix}{key} is 0")
         return value
 
+    def numbers(self, key: str, count: int) -> tuple[float, ...]:
+        """Return a list of so many finite numbers above 0."""
+        values = self.get(key)
+        if not isinstance(values, list) or len(values) != count:
+            self.corrupt(f"{self._prefix}{key} is not a list of {count} numbers")
+        return tuple(Metadata({key: value}, self._model).positive(key) for value in values)
+
     def table(self, key: str) -> "Metadata":
         """Return the settings under a key; none where it is absent."""
         value = self.get(key) or {}

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ratoon.errors import ChatTemplateError, TextError
-from ratoon.text.chat_template import ChatTemplate, Message
+from ratoon.text.chat_template import ChatTemplate
 from ratoon.text.control_text import ControlText
+from ratoon.text.messages import Message
 from ratoon.text.tokenizer import Tokenizer
 
 _NONCHARACTERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
@@ -34,6 +35,7 @@ def encode_chat(
 
     With `continue_final_message` the prompt ends with the last message's text, for the model to go on with.
     """
+    messages = template.prepared(messages)  # first, since JSON text may hide a control token in escapes
     marks = _Marks(tokenizer.control_text, [messages, tools, documents, variables])
     marked = marks.put(messages)
     rendered = template.render(
@@ -44,7 +46,7 @@ def encode_chat(
         variables=marks.put(variables),
     )
     if continue_final_message:
-        rendered = _up_to(rendered, str(marked[-1].get("content", "")))
+        rendered = _up_to(rendered, _last_text(marked[-1]["content"]))
     if not marks.were_put:
         return tokenizer.encode(rendered, add_special=False, parse_special=True)
     ids: list[int] = []
@@ -54,6 +56,12 @@ def encode_chat(
         else:
             ids += tokenizer.encode(piece, add_special=False, parse_special=False)
     return ids
+
+
+def _last_text(content: str | Sequence[Mapping[str, str]]) -> str:
+    if isinstance(content, str):
+        return content
+    return content[-1]["text"] if content else ""
 
 
 def _up_to(rendered: str, content: str) -> str:

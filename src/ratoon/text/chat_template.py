@@ -5,23 +5,25 @@ what the `transformers` library gives them: its way of trimming blocks, its func
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
 
 from ratoon.checkpoint.checkpoint import Checkpoint
 from ratoon.errors import ChatTemplateError, TextError
+from ratoon.text.messages import Message, prepared
 from ratoon.text.tokenizer import Tokenizer
 from ratoon.text.utf8 import decode_utf8
-
-Message = Mapping[str, Any]
 
 
 class ChatTemplate:
@@ -38,6 +40,35 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except jinja2.TemplateError as error:
             raise ChatTemplateError(f"The chat template is not valid Jinja: {error}.") from error
+        self.source = source
+        parsed = environment.parse(source)
+        self._reads = jinja2.meta.find_undeclared_variables(parsed)
+        self._constants = {constant.value for constant in parsed.find_all(jinja2.nodes.Const)}
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether the template writes tools into the prompt."""
+        return "tools" in self._reads
+
+    @cached_property
+    def takes_parts(self) -> bool:
+        """Whether the template walks a content that is a list of text parts, and writes the texts alone."""
+        parts = [{"type": "text", "text": text} for text in ("one", "two")]
+        given = {"messages": [{"role": "user", "content": parts}], "add_generation_prompt": False}
+        try:
+            rendered = self._template.render(self._tokens | given)
+        except Exception:
+            return False  # it has no way to say so
+        return "one" in rendered and "two" in rendered and not re.search("['\"]text['\"]", rendered)
+
+    def prepared(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """Return messages as the template expects them, which are the same if they are prepared again.
+
+        Raises `ChatTemplateError` for a role that it does not know and for a part that is no text.
+        """
+        return prepared(
+            messages, takes_parts=self.takes_parts, names_role=lambda role: role in self._constants
+        )
 
     def render(
         self,
@@ -50,16 +81,17 @@ class ChatTemplate:
     ) -> str:
         """Return the prompt. `variables` are further names the template may use (`enable_thinking`, ...).
 
-        Raises `ChatTemplateError` with the template's own words where it refuses the messages.
+        They replace no other variable. Raises `ChatTemplateError` with the template's own words where it
+        refuses the messages.
         """
         given = {
-            "messages": [_with_plain_content(message) for message in messages],
+            "messages": self.prepared(messages),
             "add_generation_prompt": add_generation_prompt,
             "tools": tools,
             "documents": documents,
         }
         try:
-            return self._template.render(self._tokens | given | dict(variables or {}))
+            return self._template.render(dict(variables or {}) | self._tokens | given)
         except Exception as error:  # a template is a program: it can fail in any way
             raise ChatTemplateError(f"The chat template refuses these messages: {error}.") from error
 
@@ -101,16 +133,6 @@ def _source(checkpoint: Checkpoint) -> str:
             "(chat_template in Python).",
         )
     return template
-
-
-def _with_plain_content(message: Message) -> Message:
-    """Return the message with a list of text parts joined to one text, which every template can take."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in content):
-        raise ChatTemplateError("A message has a part that is not text, which is not implemented.")
-    return {**message, "content": "\n".join(str(part.get("text", "")) for part in content)}
 
 
 def _to_json(

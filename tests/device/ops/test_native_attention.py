@@ -10,7 +10,7 @@ from gguf import quants
 from numpy.typing import NDArray
 
 from ratoon.checkpoint.tensor import RawTensor
-from ratoon.device.ops.native import NativeOps, available_variants
+from ratoon.device.ops.native import NativeOps, available_variants, emulated_variants
 from ratoon.device.ops.protocol import AttentionWeights, Floats, KVLayout, Ops, Rope, StepInputs
 from ratoon.device.ops.reference import ReferenceOps
 from ratoon.device.ops.reference_attention import ReferencePages
@@ -18,7 +18,7 @@ from ratoon.device.ops.reference_attention import ReferencePages
 RNG = np.random.default_rng(3)
 HIDDEN = 64
 MAX_CONTEXT = 700
-VARIANTS = available_variants()
+VARIANTS = [*available_variants(), *emulated_variants()]
 
 
 def stored(dtype: str, rows: int, columns: int) -> RawTensor:

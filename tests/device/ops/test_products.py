@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ratoon.checkpoint.tensor import RawTensor
 from ratoon.device.ops.dequantize import FORMATS, tensor_values
-from ratoon.device.ops.native import NativeOps, available_variants
+from ratoon.device.ops.native import NativeOps, available_variants, emulated_variants
 from ratoon.device.ops.protocol import FeedForwardWeights, Floats, LMHeadWeights, Ops
 from ratoon.device.ops.reference import ReferenceOps
 
@@ -27,7 +27,7 @@ GROUP = 32
 DEPTH = 512
 FLOATS = ("F32", "F16", "BF16")
 QUANTISED = [dtype for dtype in FORMATS if dtype not in FLOATS]
-VARIANTS = available_variants()
+VARIANTS = [*available_variants(), *emulated_variants()]
 
 
 def make_ops(name: str, num_threads: int = 2) -> Ops:

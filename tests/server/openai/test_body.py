@@ -49,7 +49,6 @@ def test_a_known_field_with_a_bad_value_is_refused(field: dict[str, object]) -> 
 @pytest.mark.parametrize(
     "field",
     [
-        {"response_format": {"type": "json_object"}},
         {"functions": [{"name": "f"}]},
         {"best_of": 4},
         {"suffix": "end"},

@@ -145,7 +145,8 @@ def test_the_template_gets_tools_kwargs_and_the_generation_prompt(server: Any) -
 
     assert prompt() == "[user]hello<|end|>[assistant]"
     assert prompt(add_generation_prompt=False) == "[user]hello<|end|>"
-    assert prompt(tools=[{"type": "function"}]) == '[user]hello<|end|>[{"type": "function"}][assistant]'
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    assert prompt(tools=[tool]) == f"[user]hello<|end|>{json.dumps([tool])}[assistant]"
     assert prompt(chat_template_kwargs={"note": "!"}) == "[user]hello<|end|>![assistant]"
     assert prompt(continue_final_message=True) == "[user]hello"
 
@@ -283,7 +284,7 @@ def test_a_warning_is_a_header_whatever_the_field_is_called(server: Any) -> None
         ("/v1/completions", [], 400, "invalid_json", None),
         ("/v1/chat/completions", {"messages": []}, 400, "invalid_value", "messages"),
         ("/v1/chat/completions", {"messages": HALF_A_CHARACTER}, 400, "invalid_text", None),
-        ("/v1/chat/completions", {"messages": MESSAGES, "response_format": {}}, 400, "invalid_value", None),
+        ("/v1/completions", {"prompt": "x", "response_format": {}}, 400, "invalid_value", "response_format"),
         ("/detokenize", {"tokens": [257]}, 400, "invalid_value", "tokens"),
         ("/detokenize", {"tokens": [-1]}, 400, "invalid_value", "tokens"),
         ("/nowhere", {}, 404, "not_found", None),

@@ -13,6 +13,7 @@ from typing import Literal
 class TensorNames:
     """Names without `.weight` or `.bias`. `layer` with the layer's number goes before those of a layer.
 
+    Some files have q, k and v in one tensor, `fused_qkv`, and gate and up in another, `fused_gate_up`.
     `norm_offset` is what the family leaves to the reader to add to its norm weights.
     """
 
@@ -31,6 +32,8 @@ class TensorNames:
     up: str
     down: str
     feed_forward_post_norm: str
+    fused_qkv: str
+    fused_gate_up: str
     norm_offset: float = 0.0
 
 
@@ -50,6 +53,8 @@ GGUF = TensorNames(
     up="ffn_up",
     down="ffn_down",
     feed_forward_post_norm="post_ffw_norm",
+    fused_qkv="attn_qkv",
+    fused_gate_up="ffn_up",  # where there is no gate
 )
 
 HUGGING_FACE = TensorNames(
@@ -68,6 +73,8 @@ HUGGING_FACE = TensorNames(
     up="mlp.up_proj",
     down="mlp.down_proj",
     feed_forward_post_norm="post_feedforward_layernorm",
+    fused_qkv="self_attn.qkv_proj",
+    fused_gate_up="mlp.gate_up_proj",
 )
 
 HUGGING_FACE_GEMMA = replace(HUGGING_FACE, feed_forward_norm="pre_feedforward_layernorm", norm_offset=1.0)

@@ -4,6 +4,9 @@ Matrices stay views of the file in their own storage; the small vectors (norms, 
 arrays. Every shape is checked against the `ModelSpec` here, so kernels may trust them.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 import numpy as np
 
 from ratoon.checkpoint.checkpoint import Checkpoint
@@ -28,6 +31,7 @@ class WeightReader:
         self._spec = spec
         self._ops = ops
         self._names = tensor_names(checkpoint.format, checkpoint.architecture)
+        self._tensor_names = frozenset(checkpoint.tensor_names())
         self._num_positions = num_positions
         self._ropes: dict[RopeSpec, Rope] = {}
 
@@ -40,7 +44,7 @@ class WeightReader:
         spec, names = self._spec, self._names
         out = names.embedding if spec.tied_embeddings else names.head
         return LMHeadWeights(
-            norm=self._norm(names.final_norm, spec.hidden_size),
+            norm=self._norm(names.final_norm, spec.hidden_size) * np.float32(spec.logits_scale),
             out=self._matrix(out, spec.vocab_size, spec.hidden_size),
             eps=spec.norm_eps,
             softcap=spec.final_softcap,
@@ -55,7 +59,7 @@ class WeightReader:
         biases = [self._vector(f"{name}.bias", width) for name, width in qkv] if spec.qkv_bias else None
         return AttentionWeights(
             norm=self._norm(prefix + names.attention_norm, spec.hidden_size),
-            qkv=tuple(self._matrix(name, width, spec.hidden_size) for name, width in qkv),
+            qkv=self._fused_or_not(prefix + names.fused_qkv, qkv),
             qkv_bias=None if biases is None else np.concatenate(biases),
             q_norm=self._norm(prefix + names.q_norm, spec.head_dim) if spec.qk_norm else None,
             k_norm=self._norm(prefix + names.k_norm, spec.head_dim) if spec.qk_norm else None,
@@ -78,16 +82,26 @@ class WeightReader:
         """Describe a layer's feed-forward module."""
         spec, names = self._spec, self._names
         prefix = names.layer.format(layer)
+        parts = [(prefix + name, spec.intermediate_size) for name in (names.gate, names.up)]
+        gate, up = self._fused_or_not(prefix + names.fused_gate_up, parts)
         return FeedForwardWeights(
             norm=self._norm(prefix + names.feed_forward_norm, spec.hidden_size),
-            gate=self._matrix(prefix + names.gate, spec.intermediate_size, spec.hidden_size),
-            up=self._matrix(prefix + names.up, spec.intermediate_size, spec.hidden_size),
+            gate=gate,
+            up=up,
             down=self._matrix(prefix + names.down, spec.hidden_size, spec.intermediate_size),
             post_norm=self._post_norm(prefix + names.feed_forward_post_norm),
             eps=spec.norm_eps,
             activation=spec.activation,
             layer=layer,
         )
+
+    def _fused_or_not(self, fused: str, parts: Sequence[tuple[str, int]]) -> tuple[RawTensor, ...]:
+        """Return matrices by name and number of rows, which may lie one after the other in one tensor."""
+        if f"{fused}.weight" not in self._tensor_names or f"{parts[0][0]}.weight" in self._tensor_names:
+            return tuple(self._matrix(name, width, self._spec.hidden_size) for name, width in parts)
+        ends = list(accumulate(width for _, width in parts))
+        whole = self._matrix(fused, ends[-1], self._spec.hidden_size)
+        return tuple(whole.part(end - width, end) for end, (_, width) in zip(ends, parts, strict=True))
 
     def _matrix(self, name: str, *shape: int) -> RawTensor:
         tensor = self._tensor(f"{name}.weight", shape)

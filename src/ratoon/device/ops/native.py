@@ -5,7 +5,9 @@ per call, before any memory is touched. What cannot be true (a slot outside the 
 raises `ValueError`, an array of another type or order `TypeError`: both are bugs of the caller.
 """
 
+import logging
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,8 @@ from ratoon.errors import InvalidParameterError, UnsupportedModelError
 
 CACHE_LINE = 64
 MAX_THREADS = 256
+
+_log = logging.getLogger(__name__)
 
 
 class NativePages:
@@ -150,13 +154,14 @@ class NativeOps:
     """`Ops` in C++. `num_threads` threads compute, the calling one included.
 
     Where they are as many as the cores and `keeps_to_cores`, each but the calling one keeps to its own core.
-    `isa` forces a variant of the kernels, one of `available_variants()`; the best one is the default.
+    `isa` forces a variant of the kernels, one of `available_variants()` or `emulated_variants()`; the default
+    is `best_variant()`.
     """
 
     def __init__(self, num_threads: int, isa: str | None = None, *, keeps_to_cores: bool = True) -> None:
         variants = available_variants()
-        self._isa = variants[0] if isa is None else isa
-        if self._isa not in variants:
+        self._isa = best_variant() if isa is None else isa
+        if self._isa not in (*variants, *emulated_variants()):
             raise InvalidParameterError(
                 f"this processor does not run {self._isa} kernels", hint=f"It runs {', '.join(variants)}."
             )
@@ -300,3 +305,25 @@ class NativeOps:
 def available_variants() -> list[str]:
     """Return the kernel variants that this processor runs, best first."""
     return _native.available_variants()
+
+
+def emulated_variants() -> list[str]:
+    """Return variants that do in software what this processor lacks: slow, for tests."""
+    return _native.emulated_variants()
+
+
+@cache
+def best_variant() -> str:
+    """Return the first variant that computes the bits it should.
+
+    Each is tried once, on a computation of a few milliseconds: where a processor, a hypervisor or a compiler
+    gets an instruction wrong, wrong KV would be cached and shared. Portable kernels are plain C++ and pass.
+    """
+    variants = available_variants()
+    chosen = next(variant for variant in variants if _native.passes_self_test(variant))
+    if wrong := variants[: variants.index(chosen)]:
+        _log.warning(
+            "The %s kernels compute wrong results on this machine; %s kernels are used.",
+            " and ".join(wrong), chosen,
+        )  # fmt: skip
+    return chosen

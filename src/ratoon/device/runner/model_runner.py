@@ -3,10 +3,11 @@
 A step flattens the chunks, runs the decoder over all their tokens, computes logits for the rows that
 are read, and reads them in the plan's order: first the rows of prompt log-probabilities, then those
 that sample. It knows nothing of requests beyond the plan. Between steps it keeps the arrays made from
-unchanged block tables, and the token counts of requests with penalties until a plan says that they ended.
+unchanged block tables; until a plan says that a request ended, the token counts for its penalties, and how
+far its answer is in the grammar that it must keep to.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -14,9 +15,11 @@ import numpy as np
 from ratoon.device.model.decoder import Decoder
 from ratoon.device.ops.protocol import Floats
 from ratoon.device.runner.batch import BatchBuilder, FindAdapter, given_rows, no_adapter
+from ratoon.device.runner.choosing import choose
+from ratoon.device.runner.matchers import MakeMatcher, RequestMatchers, no_grammars
 from ratoon.device.sampling.logprobs import top_logprobs
 from ratoon.device.sampling.penalties import TokenCounts
-from ratoon.device.sampling.sampler import sample
+from ratoon.errors import GrammarError
 from ratoon.step import ChunkResult, Logprobs, SampleSpec, ScheduledChunk, SharedReads, StepPlan, StepResult
 
 LOGIT_ROWS = 64
@@ -38,11 +41,13 @@ class ModelRunner:
         num_groups: int,
         block_size: int,
         find_adapter: FindAdapter = no_adapter,
+        make_matcher: MakeMatcher = no_grammars,
         observe_logits: LogitsObserver | None = None,
     ) -> None:
         self._decoder = decoder
         self._batch = BatchBuilder(num_groups=num_groups, block_size=block_size, find_adapter=find_adapter)
         self._observe_logits = observe_logits
+        self._matchers = RequestMatchers(make_matcher)
         self._token_counts: dict[int, TokenCounts] = {}
 
     def execute(self, plan: StepPlan) -> StepResult:
@@ -52,6 +57,9 @@ class ModelRunner:
         """
         for request_id in plan.ended:
             self._token_counts.pop(request_id, None)
+        self._matchers.forget(plan.ended)
+        num_drafts = [chunk.num_drafts for chunk in plan.chunks]
+        plan = plan._replace(chunks=tuple(map(self._matchers.cut, plan.chunks)))
         token_ids, inputs = self._batch.build(plan)
         starts = inputs.cu_seqlens.tolist()
         rows = [
@@ -65,7 +73,10 @@ class ModelRunner:
             for shared in self._decoder.shared_blocks
         )
         logits = self._logits(hidden)
-        results = tuple(self._read(chunk, logits) for chunk in plan.chunks)
+        results = tuple(
+            self._read(chunk, logits)._replace(num_cut_drafts=proposed - chunk.num_drafts)
+            for chunk, proposed in zip(plan.chunks, num_drafts, strict=True)
+        )
         return StepResult(plan.step_id, results, shared_reads)
 
     def _logits(self, hidden: Floats) -> Iterator[tuple[Floats, int]]:
@@ -85,34 +96,33 @@ class ModelRunner:
             )
         if chunk.sample is None:
             return ChunkResult(chunk.request_id, prompt_logprobs=prompt_logprobs)
-        token_ids, logprobs = self._sample(chunk, chunk.sample, logits)
-        return ChunkResult(chunk.request_id, token_ids, len(token_ids) - 1, logprobs, prompt_logprobs)
+        rows = list(islice(logits, chunk.num_drafts + 1))
+        try:
+            found = self._choose(chunk, chunk.sample, rows)
+        except GrammarError as error:
+            return ChunkResult(chunk.request_id, error=error.message)
+        return found._replace(prompt_logprobs=prompt_logprobs)
 
-    def _sample(
-        self, chunk: ScheduledChunk, spec: SampleSpec, logits: Iterator[tuple[Floats, int]]
-    ) -> tuple[tuple[int, ...], tuple[Logprobs, ...]]:
-        """Sample after the last known token and after each draft that was guessed right.
-
-        A draft is accepted if it is the very token that is sampled in its place, so drafts change no
-        output: a sampled token is drawn from the same distribution, with the same random number, as without
-        them.
-        """
-        counts = self._count_tokens(chunk.request_id, spec)
-        num_best = spec.params.logprobs
+    def _choose(
+        self, chunk: ScheduledChunk, spec: SampleSpec, rows: Sequence[tuple[Floats, int]]
+    ) -> ChunkResult:
         num_known = len(chunk.token_ids) - chunk.num_drafts
         drafts = chunk.token_ids[num_known:]
-        tokens: tuple[int, ...] = ()
-        logprobs: list[Logprobs] = []
-        for row, best in islice(logits, chunk.num_drafts + 1):
-            if tokens != drafts[: len(tokens)]:
-                continue  # follows a draft that was wrong
+
+        def observe(place: int, row: Floats) -> None:
             if self._observe_logits is not None:
-                position = chunk.first_position + num_known + len(tokens) - 1
+                position = chunk.first_position + num_known + place - 1
                 self._observe_logits(chunk.request_id, position, row.tobytes())
-            tokens += (sample(row, best, spec.after(tokens), counts),)
-            if num_best is not None:
-                logprobs.append(top_logprobs(row, best, num_best, tokens[-1]))
-        return tokens, tuple(logprobs)
+
+        matcher = self._matchers.at(chunk.request_id, spec)
+        chosen = choose(rows, drafts, spec, self._count_tokens(chunk.request_id, spec), matcher, observe)
+        return ChunkResult(
+            chunk.request_id,
+            chosen.token_ids,
+            num_accepted_drafts=chosen.num_accepted,
+            logprobs=chosen.logprobs,
+            num_forced=chosen.num_forced,
+        )
 
     def _count_tokens(self, request_id: int, spec: SampleSpec) -> TokenCounts:
         """Return the counts of a request's known tokens; kept from step to step where penalties need them."""

@@ -1,7 +1,8 @@
 """Log-probabilities as they are reported.
 
 They are of the model's own distribution: natural logarithms of the softmax of the logits as computed,
-before bias, penalties, temperature and filters (what vLLM calls raw logprobs).
+before bias, penalties, temperature and filters (what vLLM calls raw logprobs). Where an answer has a form to
+keep to, they are of the tokens that it allows, as OpenAI gives them.
 """
 
 import math
@@ -30,6 +31,7 @@ def top_logprobs(logits: Floats, best: int, num_best: int, token_id: int) -> Log
 def _best(logits: Floats, count: int) -> list[int]:
     if count == 0:
         return []
-    candidates = np.flatnonzero(logits >= np.partition(logits, -count)[-count])
+    lowest = np.partition(logits, -count)[-count]
+    candidates = np.flatnonzero(logits >= lowest if lowest > -np.inf else logits > lowest)
     order = np.argsort(-logits[candidates], kind="stable")
     return [int(token) for token in candidates[order[:count]]]

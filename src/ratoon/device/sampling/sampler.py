@@ -1,9 +1,10 @@
 """`sample`: the token after one row of logits.
 
-In this order, as vLLM has it: logit bias, bans and penalties; then either the best token (temperature 0) or
-temperature, min-p, top-k, top-p and a draw. A row is treated by itself, and the draw depends on the seed and
-the number of tokens generated before, so a request's choices do not depend on what runs beside it, nor on
-preemption.
+In this order, as vLLM has it: logit bias, bans and penalties; what the form of the answer allows; then either
+the best token (temperature 0) or temperature, min-p, top-k, top-p and a draw.
+
+A row is treated by itself, and the draw depends on the seed and the number of tokens generated before, so a
+request's choices do not depend on what runs beside it, nor on preemption.
 
 A draw is a race: a Gumbel number is added to each logit and the highest sum wins, which is the softmax's
 distribution exactly (E. J. Gumbel, 1954). The numbers belong to the tokens, so two rows that are alike mostly
@@ -16,6 +17,7 @@ import math
 import numpy as np
 
 from ratoon.device.ops.protocol import Floats
+from ratoon.device.sampling.mask import Allowed, masked
 from ratoon.device.sampling.penalties import TokenCounts, adjust
 from ratoon.device.sampling.randomness import bits_for, gumbel, token_bits
 from ratoon.device.sampling.soundness import check_sound
@@ -32,15 +34,24 @@ NEAR = -8.0
 """Tokens that are rarer than the best by more than exp(8) seldom matter to top-p, and seldom win a race."""
 
 
-def sample(logits: Floats, best: int, spec: SampleSpec, counts: TokenCounts) -> int:
+def sample(
+    logits: Floats, best: int, spec: SampleSpec, counts: TokenCounts, allowed: Allowed | None = None
+) -> int:
     """Choose a token from float32 logits [vocab], whose argmax is `best` and which stay as they are.
 
-    `counts` are of the request's tokens so far, drafts aside. Raises as `check_sound` does.
+    `counts` are of the request's tokens so far, drafts aside. With `allowed`, one of these tokens; if all of
+    them are banned, the ban does not hold. Raises as `check_sound` does.
     """
     adjusted = adjust(logits, spec, counts)
     if adjusted is not logits:
         best = int(adjusted.argmax())
     check_sound(adjusted, best)
+    if allowed is not None:
+        adjusted = masked(adjusted, allowed)
+        best = int(adjusted.argmax())
+        if adjusted[best] == -np.inf:
+            adjusted = masked(logits, allowed)
+            best = int(adjusted.argmax())
     if spec.params.temperature == 0:
         return best
     return _draw(adjusted - adjusted[best], spec)

@@ -41,7 +41,13 @@ class Choice:
         self.usage = ChoiceUsage(request.num_prompt_tokens)
         self.is_in_engine = False
         self.last_token_s: float | None = None
-        self._processor = OutputProcessor(tokenizer, request.params, request_id=request.id, index=index)
+        self._processor = OutputProcessor(
+            tokenizer,
+            request.params,
+            request_id=request.id,
+            index=index,
+            shown_control_ids=prompt.shown_control_ids,
+        )
         self._has_logprobs = request.params.logprobs is not None
         self._show_output = show_output
         self._has_begun = False
@@ -98,9 +104,12 @@ def make_choices(model: ServedModel, tenant: Tenant, request: GenerationRequest)
     """
     choices: list[Choice] = []
     for prompt in request.encode(model):
+        params = _limited(request.params, tenant, len(prompt.tokens.ids))
+        if prompt.form is not None:
+            params = replace(params, structured_outputs=prompt.form)
         requests = model.requests.make(
             prompt.tokens,
-            _limited(request.params, tenant, len(prompt.tokens.ids)),
+            params,
             salt=request_salt(tenant.scope, request.cache_salt),
             priority=request.priority,
             adapter=request.adapter,

@@ -19,6 +19,7 @@ from ratoon.engine.output import OutputDelta
 from ratoon.engine.prompt_parts import PromptTokens
 from ratoon.lint.prompt import Piece
 from ratoon.request.sampling_params import SamplingParams
+from ratoon.request.structured_outputs import StructuredOutputs
 from ratoon.server.generation.usage import ResponseUsage
 from ratoon.server.http.errors import ApiError
 from ratoon.server.served_model import ServedModel
@@ -28,10 +29,18 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """A prompt as token ids, not yet checked, and the text that its answers begin with."""
+    """A prompt as token ids, not yet checked, and the text that its answers begin with.
+
+    `form` is what its answers must have, if that follows from the prompt and not from the parameters alone.
+    `shown_control_ids` are control tokens that stand in the text although others do not. `warnings` are told
+    in a header.
+    """
 
     tokens: PromptTokens
     echo: str = ""
+    form: StructuredOutputs | None = None
+    shown_control_ids: frozenset[int] = frozenset()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ratoon.errors import EngineError
+from ratoon.errors import EngineError, GrammarError
 from ratoon.server.generation.choices import Choice, make_choices, prompt_texts
 from ratoon.server.generation.explanation import described
 from ratoon.server.generation.request import GenerationRequest, ResponseFormat
@@ -23,6 +23,7 @@ from ratoon.server.generation.running_choices import RunningChoices
 from ratoon.server.generation.usage import CacheReport, RequestUsage
 from ratoon.server.generation.writers import EventStreamWriter, JsonWriter, ResponseWriter
 from ratoon.server.http.errors import to_api_error
+from ratoon.server.http.warnings import with_warnings
 from ratoon.server.request_log import Outcome, RequestRecord
 from ratoon.server.served_model import ServedModel
 from ratoon.server.service import Service
@@ -68,6 +69,8 @@ class GenerationResponse(Response):
                     self._tenant.name, limits.max_concurrent_requests, request.num_choices
                 ):
                     choices = await asyncio.to_thread(make_choices, model, self._tenant, request)
+                    warnings = choices[0].prompt.warnings
+                    self._extra_headers |= with_warnings(self._extra_headers, warnings)
                     await self._run(model, choices, writer, deadline)
         except Exception as error:
             if not writer.has_begun:
@@ -97,7 +100,7 @@ class GenerationResponse(Response):
                     total = replace(total, report=self._report(model, choices[0], usage))
                 await writer.finish(total)
             outcome = Outcome.LENGTH if any(choice.was_cut for choice in choices) else Outcome.STOP
-        except EngineError:
+        except (EngineError, GrammarError):
             outcome = Outcome.FAILED
             raise
         finally:

@@ -11,10 +11,14 @@ from starlette.responses import Response
 
 import ratoon
 from ratoon.errors import RatoonError
+from ratoon.server.anthropic.errors import error_body as anthropic_error_body
+from ratoon.server.anthropic.routes import ANTHROPIC_PREFIX, anthropic_routes
 from ratoon.server.http.auth import AuthMiddleware
 from ratoon.server.http.errors import ApiError, ErrorBody, to_api_error
+from ratoon.server.http.missing_routes import missing_routes
 from ratoon.server.http.operator_routes import adapter_routes, cache_routes, probe_routes
 from ratoon.server.openai.routes import openai_routes
+from ratoon.server.responses.routes import responses_routes
 from ratoon.server.service import Service
 
 ERROR_RESPONSE: dict[str, Any] = {"model": ErrorBody, "description": "What went wrong."}
@@ -40,6 +44,9 @@ def create_app(service: Service) -> FastAPI:
     for error in (ApiError, RatoonError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(error, _answer_error)
     app.include_router(openai_routes(service))
+    app.include_router(anthropic_routes(service))
+    app.include_router(responses_routes(service))
+    app.include_router(missing_routes())
     app.include_router(cache_routes(service))
     app.include_router(adapter_routes(service))
     app.include_router(probe_routes(service))
@@ -48,9 +55,16 @@ def create_app(service: Service) -> FastAPI:
         keys=service.keys,
         max_body_bytes=service.settings.limits.max_body_bytes,
         observe_http_error=service.metrics.observe_http_error,
+        error_response=error_response,
     )
     return app
 
 
+def error_response(path: str, error: BaseException) -> Response:
+    """Return an error in the shape that the clients of a path read."""
+    found = to_api_error(error)
+    return found.response(anthropic_error_body(found) if path.startswith(ANTHROPIC_PREFIX) else None)
+
+
 async def _answer_error(request: Request, error: Exception) -> Response:
-    return to_api_error(error).response()
+    return error_response(request.url.path, error)

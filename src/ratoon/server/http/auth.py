@@ -7,9 +7,10 @@ grows too long, and counts the error statuses of all responses.
 from collections.abc import Callable
 
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ratoon.server.http.errors import ApiError, to_api_error
+from ratoon.server.http.errors import ApiError
 from ratoon.server.tenants import KeyRing
 
 OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/metrics", "/openapi.json"})
@@ -26,12 +27,19 @@ class AuthMiddleware:
     """Wraps the application."""
 
     def __init__(
-        self, app: ASGIApp, *, keys: KeyRing, max_body_bytes: int, observe_http_error: Callable[[int], None]
+        self,
+        app: ASGIApp,
+        *,
+        keys: KeyRing,
+        max_body_bytes: int,
+        observe_http_error: Callable[[int], None],
+        error_response: Callable[[str, BaseException], Response],
     ) -> None:
         self._app = app
         self._keys = keys
         self._max_body_bytes = max_body_bytes
         self._observe_http_error = observe_http_error
+        self._error_response = error_response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what may not pass, pass on the rest."""
@@ -47,13 +55,13 @@ class AuthMiddleware:
         try:
             self._check(scope)
         except (ApiError, HTTPException) as error:
-            await to_api_error(error).response()(scope, receive, counted_send)
+            await self._error_response(scope["path"], error)(scope, receive, counted_send)
             return
         await self._app(scope, self._limited(receive), counted_send)
 
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
-        key = _bearer(headers)
+        key = _key(headers)
         if scope["path"].startswith(ADMIN_PREFIXES) and scope["path"] not in TENANT_PATHS:
             if key is None:
                 raise _unauthenticated("the admin key")
@@ -94,6 +102,7 @@ def _unauthenticated(what: str) -> ApiError:
     return ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
-def _bearer(headers: dict[bytes, bytes]) -> bytes | None:
+def _key(headers: dict[bytes, bytes]) -> bytes | None:
+    """Return the key that a request carries, as a bearer or as Anthropic's clients send it."""
     scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
-    return key.strip() if scheme.lower() == b"bearer" else None
+    return key.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key")

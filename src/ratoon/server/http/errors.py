@@ -19,6 +19,7 @@ from ratoon.errors import (
     CheckpointError,
     EmptyPromptError,
     EngineError,
+    GrammarError,
     InvalidParameterError,
     PoolTooSmallError,
     PromptTooLongError,
@@ -79,12 +80,12 @@ class ApiError(Exception):
             }
         }
 
-    def response(self) -> Response:
-        """Return the whole response.
+    def response(self, body: Mapping[str, object] | None = None) -> Response:
+        """Return the whole response, with a body of another dialect if one is given.
 
         ASCII only: a message may quote half a surrogate pair that the client sent.
         """
-        text = json.dumps(self.body(), separators=(",", ":"))
+        text = json.dumps(self.body() if body is None else body, separators=(",", ":"))
         return Response(text, self.status, self.headers, media_type="application/json")
 
 
@@ -105,6 +106,7 @@ STATUSES: Mapping[type[RatoonError], tuple[int, str]] = {
     PromptTooLongError: (400, "context_length_exceeded"),
     PoolTooSmallError: (400, "context_length_exceeded"),
     EmptyPromptError: (400, "empty_prompt"),
+    GrammarError: (400, "invalid_grammar"),
     RequestError: (400, "invalid_request"),
     InvalidParameterError: (400, "invalid_value"),
     ChatTemplateError: (400, "invalid_messages"),

@@ -11,9 +11,11 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from ratoon.engine.adapters import LoadedAdapter
+from ratoon.errors import InvalidParameterError
 from ratoon.lint.log import read_request
 from ratoon.lint.prompt import Piece
 from ratoon.request.sampling_params import SamplingParams
+from ratoon.request.structured_outputs import StructuredOutputs, structured_outputs
 from ratoon.server.generation.request import EncodedPrompt, GenerationRequest
 from ratoon.server.http.body import Body, utf8_text
 from ratoon.server.served_model import ServedModel
@@ -23,7 +25,6 @@ MAX_LOGPROBS = 20
 MAX_PRIORITY = 1000
 
 UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "audio": (),
     "functions": ([],),
@@ -67,6 +68,18 @@ SAMPLING_FIELDS = (
     "skip_special_tokens",
 )
 """Fields that go to `SamplingParams` under their own name; left out, its default holds."""
+
+
+def _checked_form(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Check the shape of a `response_format`."""
+    match value:
+        case None | {"type": "text" | "json_object"}:
+            return value
+        case {"type": "json_schema", "json_schema": {"schema": dict() | bool()}}:
+            return value
+        case {"type": "json_schema"}:
+            raise ValueError("A json_schema is an object with a schema.")
+    raise ValueError("The type is text, json_object or json_schema.")
 
 
 class StreamOptions(Body):
@@ -114,6 +127,9 @@ class GenerationBody(Body):
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)] = 0
     """Lower goes first, as in vLLM; no request may go before those that ask for nothing."""
 
+    response_format: Annotated[dict[str, Any] | None, AfterValidator(_checked_form)] = None
+    structured_outputs: dict[str, Any] | None = None
+
     accepted_in_silence: ClassVar[frozenset[str]] = WITHOUT_EFFECT | UNSUPPORTED.keys()
     default_max_tokens: ClassVar[int | None] = None
 
@@ -158,6 +174,17 @@ class GenerationBody(Body):
         """Whether the prompt's log-probabilities are echoed with it."""
         return False
 
+    def form(self) -> StructuredOutputs | None:
+        """Return the form that an answer must have. Raises `InvalidParameterError` where it is malformed."""
+        wanted = structured_outputs(self.structured_outputs)
+        if self.response_format is None or self.response_format["type"] == "text":
+            return wanted
+        if wanted is not None:
+            raise InvalidParameterError("response_format and structured_outputs exclude each other.")
+        if self.response_format["type"] == "json_object":
+            return StructuredOutputs(json_object=True)
+        return StructuredOutputs(json=self.response_format["json_schema"].get("schema", True))
+
     def sampling_params(self) -> SamplingParams:
         """Return the parameters; an answer of no token is computed as one of one. May raise as they do."""
         given: dict[str, Any] = {
@@ -170,6 +197,7 @@ class GenerationBody(Body):
             max_tokens=1 if limit == 0 else limit,
             logprobs=logprobs,
             prompt_logprobs=logprobs if self.scores_prompt() else None,
+            structured_outputs=self.form(),
             **given,
         )
 

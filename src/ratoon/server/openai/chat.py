@@ -1,51 +1,68 @@
 """`/v1/chat/completions`: its body, the part of it that a chat template sees, and its responses."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StringConstraints, model_validator
 
+from ratoon.chat.answer import Answer
+from ratoon.chat.answer_reader import AnswerReader
 from ratoon.engine.adapters import LoadedAdapter
 from ratoon.engine.output import OutputDelta
-from ratoon.engine.prompt_parts import PromptTokens
-from ratoon.server.generation.request import EncodedPrompt, GenerationRequest, Json
+from ratoon.request.structured_outputs import StructuredOutputs
+from ratoon.server.generation.chat import ChatRequest, ChatTurn, encode_conversation
+from ratoon.server.generation.request import GenerationRequest, Json
 from ratoon.server.generation.usage import ResponseUsage
 from ratoon.server.http.body import Body
 from ratoon.server.openai.body import MAX_LOGPROBS, GenerationBody
 from ratoon.server.openai.format import Envelope, OpenAIFormat, finite_logprob, usage_body
+from ratoon.server.openai.tools import MAX_TOOLS, ToolBody, ToolChoice, call_body, delta_of, tool_use
 from ratoon.server.served_model import ServedModel
-from ratoon.text.chat_prompt import encode_chat
+from ratoon.text.messages import TEXT_PARTS
 
 
-class TextPart(Body):
-    """A part of a message's content."""
+def _content(value: object) -> object:
+    """Check the content of a message: nothing, a text, or a list of text parts."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise ValueError("Content is a text or a list of text parts.")
+    for part in value:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(kind, str):
+            raise ValueError("A part of a content is an object with a type.")
+        if kind not in TEXT_PARTS:
+            raise ValueError(f"A part of the type {kind!r} cannot be read; this model takes text only.")
+        if not isinstance(part.get("text"), str):
+            raise ValueError(f"A part of the type {kind!r} needs a text.")
+    return value
 
-    type: Literal["text"]
-    text: str
+
+Content = Annotated[str | list[dict[str, Any]] | None, PlainValidator(_content)]
 
 
 class Message(BaseModel):
-    """One message. Further fields (`name`, `tool_calls`, ...) go to the chat template as they are."""
+    """One message. Further fields (`name`, `reasoning_content`, ...) go to the chat template as they are."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: Annotated[str, StringConstraints(min_length=1)]
-    content: str | list[TextPart] | None = None
+    content: Content = None
+    tool_calls: list[dict[str, Any]] | None = None
 
     def for_template(self) -> dict[str, Any]:
-        """Return the message as templates expect it, its content as one text."""
-        content = self.content
-        if isinstance(content, list):
-            content = "\n".join(part.text for part in content)
-        return {**(self.model_extra or {}), "role": self.role, "content": content or ""}
+        """Return the message as it is, without what is null."""
+        message = {**(self.model_extra or {}), "role": self.role, "content": self.content}
+        return message | ({"tool_calls": self.tool_calls} if self.tool_calls else {})
 
 
 class Conversation(Body):
     """The fields that a chat template sees."""
 
     messages: Annotated[list[Message], Field(min_length=1)]
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tools: Annotated[list[ToolBody], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
@@ -58,26 +75,21 @@ class Conversation(Body):
             self.add_generation_prompt = False
         return self
 
-    def template_variables(self) -> dict[str, Any]:
-        """Return what the template sees besides the messages."""
-        variables = dict(self.chat_template_kwargs or {})
-        if self.tools is not None:
-            variables["tools"] = self.tools
-        if self.tool_choice is not None:
-            variables["tool_choice"] = self.tool_choice
-        return variables
+    def chat_request(self, form: StructuredOutputs | None = None, *, echo: bool = False) -> ChatRequest:
+        """Return what is asked for. Raises `InvalidParameterError` for tools that contradict each other."""
+        return ChatRequest(
+            messages=[message.for_template() for message in self.messages],
+            tools=tool_use(self.tools, self.tool_choice, parallel=self.parallel_tool_calls),
+            form=form,
+            variables=self.chat_template_kwargs or {},
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+            echo=echo,
+        )
 
     def encode(self, model: ServedModel) -> list[int]:
         """Return the tokens of the conversation. Raises `TextError` of some kind."""
-        return encode_chat(
-            model.tokenizer,
-            model.load_chat_template(),
-            [message.for_template() for message in self.messages],
-            add_generation_prompt=self.add_generation_prompt,
-            continue_final_message=self.continue_final_message,
-            tools=self.tools,
-            variables=self.template_variables(),
-        )
+        return encode_conversation(model, self.chat_request())
 
 
 class ChatBody(Conversation, GenerationBody):
@@ -103,15 +115,14 @@ class ChatBody(Conversation, GenerationBody):
         """Return `top_logprobs`, 0 where only the chosen token was asked for."""
         return (self.top_logprobs or 0) if self.logprobs else None
 
-    def request(self, adapter: LoadedAdapter | None) -> GenerationRequest:
+    def turn(self) -> ChatTurn:
+        """Return the conversation, by which its answers are read."""
+        echo = self.echo and self.continue_final_message
+        return ChatTurn(self.chat_request(self.form(), echo=echo))
+
+    def request(self, adapter: LoadedAdapter | None, turn: ChatTurn | None = None) -> GenerationRequest:
         """Return what is asked for."""
-
-        def encode(model: ServedModel) -> list[EncodedPrompt]:
-            final = self.messages[-1].for_template()["content"] if self.continue_final_message else ""
-            tokens = PromptTokens(self.encode(model))
-            return [EncodedPrompt(tokens, final if self.echo else "")]
-
-        return self.generation_request("chat", 1, encode, adapter)
+        return self.generation_request("chat", 1, (turn or self.turn()).encode, adapter)
 
 
 class ChatFormat(OpenAIFormat):
@@ -120,38 +131,60 @@ class ChatFormat(OpenAIFormat):
     kind = "chat.completion"
     chunk_kind = "chat.completion.chunk"
 
-    def __init__(self, envelope: Envelope) -> None:
+    def __init__(self, envelope: Envelope, turn: ChatTurn) -> None:
         super().__init__(envelope)
-        self._begun: set[int] = set()
+        self._turn = turn
+        self._readers: dict[int, AnswerReader] = {}
 
     def chunk_choices(self, output: OutputDelta) -> list[Json]:
-        """Return a chunk with the new text, and before the first of a choice one that names the role."""
-        chunk: Json = {
-            "index": output.index,
-            "delta": {"content": output.text} if output.text or output.finish_reason is None else {},
-            "logprobs": self._logprobs(output),
-            "finish_reason": output.finish_reason,
-            **self._token_ids(output),
-        }
-        if output.index in self._begun:
-            return [chunk]
-        self._begun.add(output.index)
-        delta = {"role": "assistant", "content": ""}
-        return [{"index": output.index, "delta": delta, "logprobs": None, "finish_reason": None}, chunk]
+        """Return a chunk for each thing that came, and before the first of a choice one that names the role.
+
+        Log-probabilities stand in the first chunk, the reason for the end in the last.
+        """
+        chunks: list[Json] = []
+        reader = self._readers.get(output.index)
+        if reader is None:
+            reader = self._readers[output.index] = self._turn.reader()
+            chunks.append(self._chunk(output.index, {"role": "assistant", "content": ""}))
+        events = reader.feed(output.text)
+        if output.finish_reason is not None:
+            events += reader.finish()
+        deltas = [delta_of(event) for event in events]
+        new = [self._chunk(output.index, delta) for delta in deltas]
+        if not new and (output.logprobs or output.finish_reason is not None or not output.text):
+            new = [self._chunk(output.index, {} if output.finish_reason is not None else {"content": ""})]
+        if new:
+            new[0] |= {"logprobs": self._logprobs(output), **self._token_ids(output)}
+            new[-1] |= self._ending(output, reader)
+        return chunks + new
 
     def whole(self, outputs: Sequence[OutputDelta], usage: ResponseUsage) -> Json:
         """Return all choices as messages."""
-        choices: list[Json] = [
-            {
-                "index": output.index,
-                "message": {"role": "assistant", "content": output.text, "refusal": None},
-                "logprobs": self._logprobs(output),
-                "finish_reason": output.finish_reason,
-                **self._token_ids(output),
-            }
-            for output in outputs
-        ]
+        choices: list[Json] = []
+        for output in outputs:
+            reader, answer = self._turn.reader(), Answer()
+            answer.add(reader.feed(output.text) + reader.finish())
+            choices.append(
+                {
+                    "index": output.index,
+                    "message": _message(answer),
+                    "logprobs": self._logprobs(output),
+                    **self._ending(output, reader),
+                    **self._token_ids(output),
+                }
+            )
         return self._body(self.kind, choices, {"usage": usage_body(usage)})
+
+    def _chunk(self, index: int, delta: Json) -> Json:
+        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+
+    def _ending(self, output: OutputDelta, reader: AnswerReader) -> Json:
+        """Return why the answer ended, and what could not be read of it."""
+        reason = output.finish_reason
+        if reason == "stop" and reader.num_calls and self._turn.ends_with_calls:
+            reason = "tool_calls"
+        ending: Json = {"finish_reason": reason, "stop_reason": output.stop_reason}
+        return ending if reader.warning is None else ending | {"warning": reader.warning}
 
     def _logprobs(self, output: OutputDelta) -> Json | None:
         if output.logprobs is None:
@@ -173,3 +206,14 @@ class ChatFormat(OpenAIFormat):
             "logprob": finite_logprob(logprob),
             "bytes": list(data),
         }
+
+
+def _message(answer: Answer) -> Json:
+    """Return an answer as a message; its content is null where it consists of calls alone."""
+    message: Json = {"role": "assistant", "content": answer.content, "refusal": None}
+    if answer.reasoning:
+        message["reasoning_content"] = answer.reasoning
+    if answer.calls:
+        message["content"] = answer.content or None
+        message["tool_calls"] = [call_body(call) for call in answer.calls]
+    return message

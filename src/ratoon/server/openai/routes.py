@@ -1,29 +1,25 @@
 """OpenAI's endpoints, and vLLM's `/tokenize` and `/detokenize`. They need a key if there are any."""
 
 import asyncio
-import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
-from ratoon.engine.adapters import LoadedAdapter
-from ratoon.errors import UnknownAdapterError
 from ratoon.server.generation.explain_prompt import explain_prompt
 from ratoon.server.generation.request import GenerationRequest
 from ratoon.server.generation.response import GenerationResponse
 from ratoon.server.http.body import Body
 from ratoon.server.http.errors import ApiError
+from ratoon.server.http.warnings import unknown_field_warning
 from ratoon.server.openai.body import GenerationBody
 from ratoon.server.openai.chat import ChatBody, ChatFormat, Conversation
 from ratoon.server.openai.completions import CompletionBody, CompletionFormat
 from ratoon.server.openai.format import Envelope, OpenAIFormat
 from ratoon.server.service import Service
-
-MAX_NAMED_FIELDS = 8
 
 
 class TokenizeBody(Body):
@@ -56,7 +52,7 @@ def openai_routes(service: Service) -> APIRouter:
         http_request: Request,
         body: GenerationBody,
         request: GenerationRequest,
-        make_format: type[OpenAIFormat],
+        make_format: Callable[[Envelope], OpenAIFormat],
         *,
         id_prefix: str,
         num_top: int = 0,
@@ -81,18 +77,6 @@ def openai_routes(service: Service) -> APIRouter:
             headers=unknown_field_warning(body.unknown_fields()),
         )
 
-    def adapter_named(name: str | None) -> LoadedAdapter | None:
-        """Return the adapter that a `model` field names, None for the model itself."""
-        if name is None or name == service.name:
-            return None
-        try:
-            return service.model.adapters.get(name)
-        except UnknownAdapterError as error:
-            names = ", ".join(map(repr, (service.name, *service.model.adapters.by_name)))
-            raise ApiError(
-                404, f"There is no model {name!r}; there is {names}.", code="model_not_found", param="model"
-            ) from error
-
     def model_card(name: str) -> dict[str, object]:
         return {
             "id": name,
@@ -106,20 +90,22 @@ def openai_routes(service: Service) -> APIRouter:
     @router.post("/v1/completions")
     async def completions(request: Request, body: CompletionBody) -> Response:
         """Continue text or token ids."""
-        generation = body.request(adapter_named(body.model))
+        generation = body.request(service.adapter_named(body.model))
         return respond(request, body, generation, CompletionFormat, id_prefix="cmpl")
 
     @router.post("/v1/chat/completions")
     async def chat_completions(request: Request, body: ChatBody) -> Response:
         """Answer messages."""
-        generation = body.request(adapter_named(body.model))
+        turn = body.turn()
+        generation = body.request(service.adapter_named(body.model), turn)
+        make_format = partial(ChatFormat, turn=turn)
         num_top = body.top_logprobs or 0
-        return respond(request, body, generation, ChatFormat, id_prefix="chatcmpl", num_top=num_top)
+        return respond(request, body, generation, make_format, id_prefix="chatcmpl", num_top=num_top)
 
     @router.post("/cache/explain")
     async def explain(request: Request, body: ChatBody | CompletionBody) -> dict[str, object]:
         """Explain what the first prompt of a body would find in the cache, without running it."""
-        generation = body.request(adapter_named(body.model))
+        generation = body.request(service.adapter_named(body.model))
         return await explain_prompt(service, request.state.tenant, generation)
 
     @router.get("/v1/models")
@@ -131,13 +117,13 @@ def openai_routes(service: Service) -> APIRouter:
     @router.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, object]:
         """Describe the served model or an adapter."""
-        adapter_named(name)
+        service.adapter_named(name)
         return model_card(name)
 
     @router.post("/tokenize")
     async def tokenize(body: TokenizeBody | TokenizeChatBody) -> Response:
         """Return the token ids of a text or a conversation."""
-        adapter_named(body.model)
+        service.adapter_named(body.model)
         model = service.model
         if isinstance(body, TokenizeBody):
             tokens = await asyncio.to_thread(
@@ -153,7 +139,7 @@ def openai_routes(service: Service) -> APIRouter:
     @router.post("/detokenize")
     async def detokenize(body: DetokenizeBody) -> Response:
         """Return the text of token ids."""
-        adapter_named(body.model)
+        service.adapter_named(body.model)
         model = service.model
         if not all(0 <= token < model.vocab_size for token in body.tokens):
             message = f"A token id is outside the model's vocabulary of {model.vocab_size}."
@@ -162,12 +148,3 @@ def openai_routes(service: Service) -> APIRouter:
         return JSONResponse({"prompt": text}, headers=unknown_field_warning(body.unknown_fields()))
 
     return router
-
-
-def unknown_field_warning(names: Sequence[str]) -> dict[str, str]:
-    """Return the header that names the fields which were ignored; none where there are none."""
-    if not names:
-        return {}
-    shown = ", ".join(names[:MAX_NAMED_FIELDS]) + (", ..." if len(names) > MAX_NAMED_FIELDS else "")
-    text = json.dumps(f"ignored unknown fields: {shown}")[:1000]
-    return {"Warning": f"299 ratoon {text}"}
