@@ -16,6 +16,8 @@ class EngineSnapshot:
     num_stored_blocks: int
     num_evicted_blocks: int
     num_collisions: int
+    num_retained_blocks: int
+    num_retained_hit_blocks: int
     num_resets: int
     num_preemptions: int
     num_steps: int
