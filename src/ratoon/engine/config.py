@@ -51,7 +51,11 @@ class EngineConfig:
     )
     share_in_flight: bool = _setting(True, "let requests build on blocks others compute in the same step")
     eviction: str = _setting(
-        "lru", "which idle block is forgotten first: the least recently used", tuple(EVICTION_POLICIES)
+        "lru",
+        "which idle block is forgotten first: the least recently used, one used but once (s3fifo), the "
+        "cheapest to compute again (greedy-dual), of the least used subtree (subtree), or the least likely "
+        "to come back soon, as learned (reuse)",
+        tuple(EVICTION_POLICIES),
     )
     retention_percent: int = _setting(
         25,
