@@ -37,7 +37,7 @@ ENGINE_COUNTERS = {
     "stored_blocks": ("num_stored_blocks", "Blocks that entered the index."),
     "evicted_blocks": ("num_evicted_blocks", "Blocks that lost their key to be handed out again."),
     "hash_collisions": ("num_collisions", "Blocks found under a key whose tokens were others."),
-    "retained_blocks": ("num_retained_blocks", "Blocks that a hint marked to be evicted after unmarked ones."),
+    "retained_blocks": ("num_retained_blocks", "Blocks that a hint marked to leave after unmarked ones."),
     "retained_hit_blocks": ("num_retained_hit_blocks", "Those of them that were hit while idle."),
     "cache_resets": ("num_resets", "Times the cache was emptied on request."),
     "preemptions": ("num_preemptions", "Times a running answer gave its blocks back to wait again."),
