@@ -40,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         fields = asdict(result)
         fields["usage"]["limited_by"] = str(result.usage.limited_by)
+        if result.usage.explanation is None:
+            del fields["usage"]["explanation"]
         fields["usage"]["computed_tokens"] = result.usage.computed_tokens
         print(json.dumps(fields))
     else:
